@@ -1,11 +1,12 @@
-// Allocations and nothing else, in units of a hundred thousand.
+// Allocations only, in units of 100,000.
 //
-// usage: alloc tight|mixed|deep: reads the number of units to do, a line at a time, and answers
-// with the nanoseconds of CPU time that they took.
+// usage: alloc tight|mixed|deep
+// Reads the number of units to run, one line at a time. Answers with the nanoseconds of CPU time
+// they took.
 //
-// tight: an object of 64 bytes, freed at once. mixed: 16 to 1024 bytes, freed in another order
-// than allocated, some thousand alive. deep: 1024 bytes, freed at once, twenty calls down.
-// There is a second thread, which sleeps, as there are in a service.
+// tight: objects of 64 bytes, freed immediately. mixed: 16 to 1024 bytes, freed in a different
+// order, some thousand alive. deep: 1024 bytes, freed immediately, twenty calls deep. A second
+// thread sleeps, as in a service.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

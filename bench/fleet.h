@@ -1,6 +1,6 @@
-// A simulated fleet, for bench/changes: real stacks resampled with daily and weekly load curves,
-// request mixes that wander, pod churn, deploys, cost shifts, spikes, outages and regressions. What
-// happens is in fleet[].events; the samples of each hour are in fleet[].counts.
+// A simulated fleet for bench/changes. Resamples real stacks with daily and weekly load curves,
+// varying request mixes, pod churn, deploys, cost shifts, spikes, outages and regressions.
+// fleet[].events lists what happens; fleet[].counts has the samples of each hour.
 #pragma once
 
 #include <math.h>
@@ -14,10 +14,10 @@
 #define SECOND INT64_C(1000000000)
 #define HOUR (3600 * SECOND)
 #define T0 (INT64_C(20000) * 24 * HOUR)
-#define PERIOD 1e7 // ns of CPU time that a sample stands for
+#define PERIOD 1e7 // ns of CPU time per sample
 
 enum {
-    CLASSES = 8, // of requests; the last one is background work
+    CLASSES = 8, // request classes; the last one is background work
     MAX_STACKS = 400,
     MAX_DEPTH = 64,
 };
@@ -35,8 +35,8 @@ struct event {
     enum kind kind;
     size_t from, until;
     uint32_t row;  // of the function, or UINT32_MAX
-    double factor; // of the stacks with that leaf, or of the load
-    double size;   // of the service
+    double factor; // multiplies the stacks with this leaf, or the load
+    double size;   // cost as a share of the service
     double share;  // of the function before
     size_t found;  // window of the first report + 1
 };
@@ -46,7 +46,7 @@ struct service {
     size_t n_stacks;
     char **names;
     size_t n_names;
-    double samples; // an hour, at mean load
+    double samples; // per hour at mean load
     struct event *events;
     size_t n_events;
     struct stats_marker *markers;
@@ -69,7 +69,7 @@ static void *new_array(size_t n, size_t size)
     return p;
 }
 
-static size_t below(size_t n)
+static size_t random_index(size_t n)
 {
     return (size_t)(uniform() * (double)n);
 }
@@ -110,7 +110,7 @@ static void read_stacks(struct service *s, const char *path)
         for (uint32_t i = 0; i < depth; i++)
             k->rows[i] = rows[depth - 1 - i];
         k->depth = depth;
-        // Requests of a class take the same way through the first frames.
+        // Requests of one class share their first frames.
         k->class = (rows[depth < 4 ? depth - 1 : 3] * 2654435761u >> 8) % CLASSES;
         s->n_stacks++;
     }
@@ -143,7 +143,7 @@ static struct event *add_event(struct service *s, struct event e)
     return &s->events[s->n_events++];
 }
 
-static bool is_used(const struct service *s, uint32_t row)
+static bool is_event_row(const struct service *s, uint32_t row)
 {
     for (size_t i = 0; i < s->n_events; i++)
         if (s->events[i].row == row)
@@ -157,11 +157,11 @@ static struct stack *add_stack(struct service *s, struct stack like)
     return &s->stacks[s->n_stacks++];
 }
 
-// A tenth of them: a new function below an existing one. The others do more work than before.
+// One tenth are a new function below an existing one. The others increase the work of a function.
 static void inject_regression(struct service *s, size_t from, double size, int number)
 {
     if (uniform() < 0.1) {
-        struct stack like = s->stacks[below(s->n_stacks)];
+        struct stack like = s->stacks[random_index(s->n_stacks)];
         char name[32];
         int n = snprintf(name, sizeof name, "added_%d", number);
         memmove(like.rows + 1, like.rows, like.depth * sizeof *like.rows);
@@ -180,10 +180,10 @@ static void inject_regression(struct service *s, size_t from, double size, int n
         return;
     }
     for (int tries = 0; tries < 1000; tries++) {
-        uint32_t row = s->stacks[below(s->n_stacks)].rows[0];
+        uint32_t row = s->stacks[random_index(s->n_stacks)].rows[0];
         double share = self_share(s, row, from);
-        // From a few percent to eleven times as much as before.
-        if (is_used(s, row) || share < size / 10 || share > 20 * size)
+        // Choose a function that grows by 5 percent to 11 times.
+        if (is_event_row(s, row) || share < size / 10 || share > 20 * size)
             continue;
         add_event(s, (struct event){.kind = REGRESSION,
                                     .from = from,
@@ -196,16 +196,16 @@ static void inject_regression(struct service *s, size_t from, double size, int n
     }
 }
 
-// Work that moves and costs nothing: a renamed function, one that is inlined into its caller, or a
-// part of it that moves into a new one beside it.
+// Work that moves without extra cost: a function is renamed, inlined into its caller, or a part of
+// it moves into a new function.
 static void inject_shift(struct service *s, size_t from, int number)
 {
     for (int tries = 0; tries < 1000; tries++) {
-        const struct stack *seed = &s->stacks[below(s->n_stacks)];
+        const struct stack *seed = &s->stacks[random_index(s->n_stacks)];
         uint32_t row = seed->rows[0];
-        if (seed->depth < 3 || is_used(s, row) || self_share(s, row, from) < 0.002)
+        if (seed->depth < 3 || is_event_row(s, row) || self_share(s, row, from) < 0.002)
             continue;
-        int how = (int)below(3);
+        int how = (int)random_index(3);
         char name[32];
         int length = snprintf(name, sizeof name, "moved_%d", number);
         uint32_t other = row_of(s, name, (size_t)length);
@@ -241,26 +241,26 @@ static void inject_shift(struct service *s, size_t from, int number)
 
 static void inject_spike(struct service *s, size_t from)
 {
-    uint32_t row = s->stacks[below(s->n_stacks)].rows[0];
-    if (is_used(s, row))
+    uint32_t row = s->stacks[random_index(s->n_stacks)].rows[0];
+    if (is_event_row(s, row))
         return;
     add_event(s, (struct event){.kind = SPIKE,
                                 .from = from,
-                                .until = from + 1 + below(3),
+                                .until = from + 1 + random_index(3),
                                 .row = row,
                                 .factor = 2 + 6 * uniform()});
 }
 
-// Nearly nothing comes in, and what is left does other work.
+// Almost no requests arrive, and the remaining work is different.
 static void inject_outage(struct service *s, size_t from)
 {
-    uint32_t row = s->stacks[below(s->n_stacks)].rows[0];
+    uint32_t row = s->stacks[random_index(s->n_stacks)].rows[0];
     add_event(s, (struct event){.kind = OUTAGE,
                                 .from = from,
-                                .until = from + 1 + below(3),
+                                .until = from + 1 + random_index(3),
                                 .row = UINT32_MAX,
                                 .factor = 0.02 + 0.2 * uniform()});
-    if (!is_used(s, row))
+    if (!is_event_row(s, row))
         add_event(s, (struct event){.kind = OUTAGE,
                                     .from = s->events[s->n_events - 1].from,
                                     .until = s->events[s->n_events - 1].until,
@@ -268,7 +268,7 @@ static void inject_outage(struct service *s, size_t from)
                                     .factor = 10});
 }
 
-static int by_time(const void *a, const void *b)
+static int compare_marker_times(const void *a, const void *b)
 {
     const struct stats_marker *x = a, *y = b;
     return (x->time > y->time) - (x->time < y->time);
@@ -280,29 +280,30 @@ static void add_deploy(struct service *s, size_t window)
         T0 + (int64_t)window * HOUR + (int64_t)(uniform() * 0.5 * HOUR), STR("deploy")};
 }
 
-// Regressions come after four and a half days, a day and a half apart; some with a deploy.
-static void plan(struct service *s, size_t regressions, int *number)
+// Schedules the events. Regressions start after four and a half days, at roughly even distances;
+// some come with a deploy.
+static void plan_events(struct service *s, size_t regressions, int *number)
 {
     size_t days = n_windows / 24, first = 108, room = n_windows - 24 - first;
     s->events = new_array(64, sizeof *s->events);
     s->markers = new_array(64, sizeof *s->markers);
     for (size_t i = 0; i < regressions; i++) {
-        size_t from = first + i * room / regressions + below(room / regressions / 2 + 1);
+        size_t from = first + i * room / regressions + random_index(room / regressions / 2 + 1);
         inject_regression(s, from, 0.0005 * pow(200, uniform()), (*number)++);
         if (uniform() < 0.75)
             add_deploy(s, from);
     }
     for (int i = 0; i < 2; i++) {
-        size_t from = first + below(room);
+        size_t from = first + random_index(room);
         inject_shift(s, from, (*number)++);
         add_deploy(s, from);
     }
     for (int i = 0; i < 3; i++)
-        inject_spike(s, 30 + below(n_windows - 40));
-    inject_outage(s, 30 + below(n_windows - 40));
+        inject_spike(s, 30 + random_index(n_windows - 40));
+    inject_outage(s, 30 + random_index(n_windows - 40));
     for (size_t i = 0; i < days / 2; i++)
-        add_deploy(s, below(n_windows));
-    qsort(s->markers, s->n_markers, sizeof *s->markers, by_time);
+        add_deploy(s, random_index(n_windows));
+    qsort(s->markers, s->n_markers, sizeof *s->markers, compare_marker_times);
 }
 
 // --- windows ---
@@ -322,7 +323,7 @@ static double event_factor(const struct service *s, const struct stack *k, size_
 static void draw_windows(struct service *s)
 {
     double mix[CLASSES] = {0}, amplitude[CLASSES], phase[CLASSES], load_noise = 0;
-    double peak = 6 + 12 * uniform(), swing = 0.2 + 0.5 * uniform(), pods = 2 + below(30);
+    double peak = 6 + 12 * uniform(), swing = 0.2 + 0.5 * uniform(), pods = 2 + random_index(30);
     double *leaf = new_array(s->n_names, sizeof *leaf);
     for (int i = 0; i < CLASSES; i++) {
         amplitude[i] = 0.15 * uniform();
@@ -338,7 +339,7 @@ static void draw_windows(struct service *s)
             mix[i] = 0.7 * mix[i] + 0.007 * normal();
         for (size_t i = 0; i < s->n_names; i++)
             leaf[i] = spread_by(0.01);
-        // Autoscaling follows the load; pods come and go.
+        // Autoscaling follows the load; pods start and stop.
         double running = fmax(1, round(pods * (0.5 + 0.5 * load) + normal()));
         for (size_t i = 0; i < s->n_stacks; i++) {
             const struct stack *k = &s->stacks[i];
@@ -412,7 +413,7 @@ static void make_fleet(size_t services, size_t days, size_t regressions, char **
         struct service *s = &fleet[i];
         read_stacks(s, paths[i % n_paths]);
         s->samples = 3000 * pow(300, uniform());
-        plan(s, regressions * (i + 1) / n_services - regressions * i / n_services, &number);
+        plan_events(s, regressions * (i + 1) / n_services - regressions * i / n_services, &number);
         draw_windows(s);
         fill_timelines(s);
     }

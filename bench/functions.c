@@ -52,7 +52,7 @@ static double cpu_seconds(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-// Shares from 10 % down to 0.1 %: each is 0.925 times the one before.
+// Shares decrease from 7.6 % to 0.08 %: each is 0.925 times the previous one.
 static uint64_t rounds_of(size_t function, double all)
 {
     double share = 0.0757;
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     size_t slow = argc > 3 ? strtoul(argv[2], NULL, 10) : N;
     bool heap = argc == 3 && strcmp(argv[2], "heap") == 0;
     double begin = cpu_seconds(), all = heap ? 1e3 : 1e5;
-    // The same work in each run: 1e5 rounds take some 100 microseconds.
+    // Every run does the same work: 1e5 rounds take about 100 microseconds.
     for (long turn = 0; turn < (long)(seconds * 8000); turn++)
         for (size_t i = 0; i < N; i++)
             (heap ? allocators

@@ -1,6 +1,6 @@
-// Writes a pprof profile as large as asked for, shaped like a real one: stacks of some 38
-// frames that share their prefixes, about three new nodes of the call tree a sample, thousands
-// of functions. The same arguments give the same bytes.
+// Writes a pprof profile of any size that resembles a real one: stacks of about 38 frames with
+// common prefixes, about three new call tree nodes per sample, thousands of functions. The same
+// arguments produce the same bytes.
 //
 // usage: generate [-labels] [-seed N] SAMPLES FILE
 #include <errno.h>
@@ -13,7 +13,7 @@
 enum {
     FUNCTIONS = 5000,
     LOCATIONS = 12000,
-    CALLEES = 12, // that a location ever calls
+    CALLEES = 12, // distinct callees per location
     MIN_DEPTH = 12,
     MAX_DEPTH = 64,
     ENDPOINTS = 40,
@@ -21,7 +21,7 @@ enum {
     LATENCIES = 500,
 };
 
-// Message being built: nothing here is larger than a sample.
+// A message under construction. None is larger than a sample.
 struct message {
     uint8_t bytes[2048];
     size_t n;
@@ -76,7 +76,7 @@ static void write_field(FILE *file, uint32_t field, const struct message *inner)
     fwrite(inner->bytes, 1, inner->n, file);
 }
 
-// The string table is written last, in this order.
+// Indices of the string table, which is written last.
 enum {
     S_EMPTY,
     S_SAMPLES,
@@ -145,7 +145,7 @@ static void write_tables(FILE *file)
         put_number(&m, 1, id);
         put_number(&m, 2, 1);
         put_number(&m, 3, 0x400000 + id * 64);
-        // Every tenth location has an inlined call in front of its own function.
+        // Every tenth location has an inlined call.
         for (uint32_t inlined = id % 10 == 0 ? 2 : 1; inlined-- > 0;) {
             line.n = 0;
             put_number(&line, 1, 1 + (id + inlined * 977) % FUNCTIONS);
@@ -179,8 +179,8 @@ static void put_label(struct message *sample, uint64_t key, uint64_t text, uint6
     put_message(sample, 3, &m);
 }
 
-// Returns to a caller and goes down another way, as the next sample of a program does.
-static void step(uint32_t *stack, size_t *depth)
+// Returns to a caller and descends along another path, like consecutive samples of a program.
+static void next_stack(uint32_t *stack, size_t *depth)
 {
     size_t back = 1 + random_below(6), deeper = 1 + random_below(6);
     *depth = *depth > back + MIN_DEPTH ? *depth - back : MIN_DEPTH;
@@ -222,7 +222,7 @@ static void write_profile(FILE *file, uint64_t samples, bool labels)
     for (size_t i = 0; i < depth; i++)
         stack[i] = 1 + (uint32_t)(mix(i) % LOCATIONS);
     for (uint64_t i = 0; i < samples; i++) {
-        step(stack, &depth);
+        next_stack(stack, &depth);
         write_sample(file, stack, depth, labels);
     }
     write_tables(file);

@@ -1,14 +1,14 @@
-// The round trip of a signal through a profiler's handler, thirty frames deep, beside that
-// through a handler that does nothing.
+// Measures the round trip of a signal through a profiler's handler, thirty frames deep, and through
+// an empty handler.
 //
 // usage: handler kiln
-//        handler LIBRARY [FUNCTION]   that installs its handler of SIGPROF when it is loaded, or
-//                                     when FUNCTION (of a file name) is called
+//        handler LIBRARY [FUNCTION]   LIBRARY installs its SIGPROF handler when it is loaded, or
+//                                     when FUNCTION (with a file name as argument) is called
 //
-// Signals are queued to the thread itself, as its timer would, and arrive before the system
-// call returns. Batches of both alternate. Prints medians over the batches: nanoseconds of the
-// empty handler and of the other, their ratio and its quartiles, then the same two when the
-// caches were used for something else in between, and the frames that were seen.
+// The thread queues signals to itself, as its timer would; they arrive before the system call
+// returns. Batches of both alternate. Prints medians over the batches: nanoseconds of the empty and
+// of the other handler, their ratio and its quartiles, the same two times with cold caches, and the
+// number of frames.
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
@@ -42,8 +42,8 @@ static void on_nothing(int signal, siginfo_t *info, void *context)
 {
 }
 
-// Inline: libc's wrapper would be a frame more.
-static inline __attribute__((always_inline)) void queue(long signal, siginfo_t *info)
+// Inline, because libc's wrapper would add a frame.
+static inline __attribute__((always_inline)) void queue_signal(long signal, siginfo_t *info)
 {
     long result;
 #if defined(__x86_64__)
@@ -59,67 +59,67 @@ static inline __attribute__((always_inline)) void queue(long signal, siginfo_t *
         abort();
 }
 
-static void take(void *context, const struct capture_sample *sample)
+static void on_sample(void *context, const struct capture_sample *sample)
 {
     frames = sample->n;
 }
 
-static __attribute__((noinline)) double batch(int signal, siginfo_t *info)
+static __attribute__((noinline)) double time_batch(int signal, siginfo_t *info)
 {
     double before = now();
     for (int i = 0; i < BATCH; i++)
-        queue(signal, info);
+        queue_signal(signal, info);
     return (now() - before) / BATCH;
 }
 
-// One signal after the program had better things to do.
-static __attribute__((noinline)) double cold(int signal, siginfo_t *info)
+// One signal with cold caches.
+static __attribute__((noinline)) double time_cold(int signal, siginfo_t *info)
 {
     static volatile char other[COLD];
     for (size_t i = 0; i < COLD; i += 64)
         other[i]++;
     double before = now();
-    queue(signal, info);
+    queue_signal(signal, info);
     return now() - before;
 }
 
-static int by_value(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double at(double *values, int n, double share)
+static double quantile(double *values, int n, double share)
 {
-    qsort(values, (size_t)n, sizeof *values, by_value);
+    qsort(values, (size_t)n, sizeof *values, compare_doubles);
     return values[(int)(share * (n - 1))];
 }
 
 static __attribute__((noipa)) void measure(void)
 {
     for (int i = 0; i < 100; i++) {
-        queue(SIGPROF, &ours);
+        queue_signal(SIGPROF, &ours);
         if (with_kiln)
-            capture_drain(take, NULL);
+            capture_drain(on_sample, NULL);
     }
     if (with_kiln)
         capture_scan(); // learns the stack's bounds
     for (int i = 0; i < batches; i++) {
-        empty_ns[i] = batch(SIGUSR2, &theirs);
-        handler_ns[i] = batch(SIGPROF, &ours);
+        empty_ns[i] = time_batch(SIGUSR2, &theirs);
+        handler_ns[i] = time_batch(SIGPROF, &ours);
         ratio[i] = handler_ns[i] / empty_ns[i];
         if (with_kiln)
-            capture_drain(take, NULL);
+            capture_drain(on_sample, NULL);
     }
     for (int i = 0; i < batches / 10; i++) {
-        cold_empty_ns[i] = cold(SIGUSR2, &theirs);
-        cold_ns[i] = cold(SIGPROF, &ours);
+        cold_empty_ns[i] = time_cold(SIGUSR2, &theirs);
+        cold_ns[i] = time_cold(SIGPROF, &ours);
         if (with_kiln)
-            capture_drain(take, NULL);
+            capture_drain(on_sample, NULL);
     }
 }
 
-// Functions of frames that differ: neither a branch nor a row is the same twice.
+// Functions with different frame sizes: no branch and no table row repeats.
 #define FRAME(i)                                                   \
     static __attribute__((noinline, noclone)) int frame_##i(int n) \
     {                                                              \
@@ -135,7 +135,7 @@ TEN(FRAME, 2)
 TEN(FRAME, 3)
 #define NAME(i) frame_##i,
 
-// Takes the first tick away from the handler, so as to send it again and again.
+// Intercepts the first tick, in order to send it repeatedly.
 static int start_kiln(void)
 {
     struct err e;
@@ -192,11 +192,12 @@ int main(int argc, char **argv)
     int (*all[])(int) = {TEN(NAME, 1) TEN(NAME, 2) TEN(NAME, 3)};
     for (int i = 0; i < 30; i++)
         chain[i] = all[i];
-    // batch, measure, main and three of libc's are frames too.
+    // Other frames: batch, measure, main and three of libc.
     chain[29](FRAMES - 7);
     int n = batches, few = batches / 10;
-    printf("%.0f %.0f %.3f %.3f %.3f %.0f %.0f %zu\n", at(empty_ns, n, 0.5), at(handler_ns, n, 0.5),
-           at(ratio, n, 0.5), at(ratio, n, 0.25), at(ratio, n, 0.75), at(cold_empty_ns, few, 0.5),
-           at(cold_ns, few, 0.5), with_kiln ? frames : (size_t)FRAMES);
+    printf("%.0f %.0f %.3f %.3f %.3f %.0f %.0f %zu\n", quantile(empty_ns, n, 0.5),
+           quantile(handler_ns, n, 0.5), quantile(ratio, n, 0.5), quantile(ratio, n, 0.25),
+           quantile(ratio, n, 0.75), quantile(cold_empty_ns, few, 0.5), quantile(cold_ns, few, 0.5),
+           with_kiln ? frames : (size_t)FRAMES);
     return 0;
 }

@@ -1,13 +1,12 @@
-// What labels cost: nanoseconds of entering a set and leaving it again and of pushing one that is
-// known and popping it, and CPU time of requests that carry labels.
+// Measures the cost of labels: nanoseconds to enter and leave a set, nanoseconds to push and pop a
+// known set, and CPU time of requests with labels.
 //
 // usage: labels cost                    prints both
-//        labels none|enter|push|trace   reads the number of requests to serve, a line at a time,
-//        and
-//                                       answers with the nanoseconds of CPU time that they took
+//        labels none|enter|push|trace   reads the number of requests to serve, one line at a time,
+//                                       and answers with the nanoseconds of CPU time they took
 //
-// none: without a profiler. The others at 100 Hz, each request with a set that was kept, with
-// a set that is pushed and popped, or with a set that was kept and a trace id of its own.
+// none runs without a profiler. The others run at 100 Hz. Each request has a cached set (enter), a
+// set that is pushed and popped (push), or a cached set and its own trace id (trace).
 #include <kiln/kiln.h>
 
 #include <stdint.h>
@@ -27,7 +26,7 @@ static uint64_t thread_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// Not the process's CPU clock: that moves by the kernel's tick while ITIMER_PROF runs.
+// Not the process's CPU clock, which advances by kernel ticks while ITIMER_PROF runs.
 static uint64_t cpu_ns(void)
 {
     struct rusage u;
@@ -69,7 +68,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-// Some hundred microseconds of a service's daily bread, a few calls deep.
+// Typical work of a service: some hundred microseconds, a few calls deep.
 static __attribute__((noinline)) uint64_t serve(uint64_t seed)
 {
     enum { FIELDS = 1500 };
@@ -88,17 +87,17 @@ static kiln_labels sets[8];
 
 static uint64_t serve_kept(uint64_t n)
 {
-    kiln_labels had = kiln_labels_enter(sets[n % 8]);
+    kiln_labels outer_labels = kiln_labels_enter(sets[n % 8]);
     uint64_t result = serve(n);
-    kiln_labels_enter(had);
+    kiln_labels_enter(outer_labels);
     return result;
 }
 
 static uint64_t serve_pushed(uint64_t n)
 {
-    kiln_labels had = kiln_labels_push("endpoint", endpoints[n % 8]);
+    kiln_labels outer_labels = kiln_labels_push("endpoint", endpoints[n % 8]);
     uint64_t result = serve(n);
-    kiln_labels_pop(had);
+    kiln_labels_pop(outer_labels);
     return result;
 }
 

@@ -1,9 +1,9 @@
-// Runs a command and says what it took. A program of its own, since a child's peak memory
-// counts what its parent held when it forked: here, next to nothing.
+// Runs a command and prints its time and peak memory. A separate program, because a child's peak
+// memory includes what its parent held at the fork; here that is almost nothing.
 //
 // usage: measure COMMAND [ARG...]
-// Standard output of the command is discarded. The last line on standard error is
-// `SECONDS KILOBYTES`; the exit code is the command's, 128 and more after a signal.
+// Discards the standard output of the command. The last line on standard error is `SECONDS
+// KILOBYTES`. The exit code is the command's, or 128 + signal.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

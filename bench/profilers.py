@@ -117,7 +117,7 @@ class Servant:
 
 
 EPOCH = 8
-HUNG = 100  # seconds without an answer
+HUNG = 100  # timeout for an answer, in seconds
 
 
 def in_turns(start, rounds, slice_ns, settle, count=None):

@@ -1,8 +1,8 @@
-// A process that loads libraries, starts threads, works for a while and says what memory it takes.
+// A process that loads libraries, starts threads, works for a while and prints its memory use.
 //
 // usage: resident THREADS SECONDS [LIBRARY...]
 //
-// Prints kilobytes: resident, anonymous, and of mapped code that can be executed.
+// Prints kilobytes: resident, anonymous, and mapped executable code.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static double now(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-// Half of the time at work, so that every thread is sampled, however many there are.
+// Works about half of the time, so that every thread is sampled even if there are many.
 static void *work(void *context)
 {
     volatile unsigned sink = 0;
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     char line[4096];
     FILE *file = fopen("/proc/self/smaps", "r");
     while (file && fgets(line, sizeof line, file)) {
-        // "from-to permissions ..." begins a mapping, "Name: value kB" belongs to it.
+        // "from-to permissions ..." starts a mapping; "Name: value kB" belongs to it.
         char *rest;
         unsigned long from = strtoul(line, &rest, 16);
         if (*rest == '-') {

@@ -66,7 +66,8 @@ class Daemon:
                 pass
             finally:
                 c.close()
-            time.sleep(min(0.2, 0.01 + (time.perf_counter() - began) / 20))  # the peer logs each of these
+            time.sleep(min(0.2, 0.01 + (time.perf_counter() - began) / 20))  # Pyroscope logs each
+                                                                             # of these requests
         with open(f'{self.folder}/log') as log:
             raise RuntimeError(f'{self.name} does not start: {log.read()[-2000:]}')
 
@@ -98,7 +99,7 @@ class Daemon:
             for f in files:
                 try:
                     total += os.stat(os.path.join(at, f)).st_blocks * 512
-                except FileNotFoundError:  # compacted meanwhile
+                except FileNotFoundError:  # removed by compaction meanwhile
                     pass
         return total
 

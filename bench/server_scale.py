@@ -14,7 +14,7 @@ from harness import profile  # noqa: E402
 from server_daemons import TYPE, Kiln, free_port, tenth  # noqa: E402
 from server_load import PODS, VARIANTS, Record, body, push, record  # noqa: E402
 
-missed, wrong = [], []  # goals; what must not be, however slow the machine
+missed, wrong = [], []  # missed: goals; wrong: failures that do not depend on the machine's speed
 
 
 def fail(text):
@@ -79,7 +79,7 @@ def soak(kiln, folder, made, services, interval, seconds):
     row('disk a profile at once', server.disk() / len(took), 'B')
     if failed:
         fail(f'{len(failed)} queries failed: {failed[0]}')
-    # What a leak of requests would exceed many times over.
+    # A leak of requests would exceed this many times over.
     if last > third * 1.25 + 16:
         fail(f'memory grows: {third:.0f} to {last:.0f} MiB')
     server.stop()

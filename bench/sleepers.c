@@ -1,10 +1,11 @@
-// Many threads that sleep, and some that come and go: what starting and joining one costs, and the
-// CPU time of the profiler's own threads.
+// Many sleeping threads, and some that start and end: the cost of starting and joining a thread,
+// and the CPU time of the profiler's own threads.
 //
-// usage: sleepers N SECONDS: N sleeping threads; so many seconds of nothing, then as many of 1,000
-// starts and joins a second.
+// usage: sleepers N SECONDS
+// Starts N sleeping threads. Waits SECONDS, then starts and joins 1,000 threads per second for
+// SECONDS.
 //
-// Prints `threads N`, `idle SHARE`, `churn SHARE` (CPU seconds of threads named kiln in a second),
+// Prints `threads N`, `idle SHARE`, `churn SHARE` (CPU seconds per second of threads named kiln),
 // `resident KILOBYTES`, and a line `joins NANOSECONDS...` with the time of each start and join.
 #include <dirent.h>
 #include <pthread.h>
@@ -36,12 +37,12 @@ static void *sleep_on(void *context)
     return context;
 }
 
-static void *come_and_go(void *context)
+static void *return_at_once(void *context)
 {
     return context;
 }
 
-// While there are few threads to list.
+// Finds the profiler's threads while there are few threads to list.
 static void find_own(void)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -81,7 +82,7 @@ static uint64_t start_and_join(const pthread_attr_t *attributes)
 {
     pthread_t thread;
     uint64_t begin = clock_ns(CLOCK_MONOTONIC);
-    if (pthread_create(&thread, attributes, come_and_go, NULL) || pthread_join(thread, NULL))
+    if (pthread_create(&thread, attributes, return_at_once, NULL) || pthread_join(thread, NULL))
         exit(1);
     return clock_ns(CLOCK_MONOTONIC) - begin;
 }
@@ -97,7 +98,7 @@ int main(int argc, char **argv)
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK);
-    pthread_attr_setguardsize(&attributes, 0); // a mapping less for each
+    pthread_attr_setguardsize(&attributes, 0); // saves a mapping per thread
     usleep(100000);
     find_own();
     for (pthread_t thread; made < n; made++)

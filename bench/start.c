@@ -1,7 +1,7 @@
-// What kiln_start and the first window take in a process that has loaded the libraries it is given.
+// Measures kiln_start and the first window in a process that has loaded the given libraries.
 //
-// usage: start [LIBRARY...]: prints the milliseconds of CPU time of kiln_start and of
-//                            kiln_window_begin
+// usage: start [LIBRARY...]
+// Prints the milliseconds of CPU time of kiln_start and of kiln_window_begin.
 #include <kiln/kiln.h>
 
 #include <dlfcn.h>

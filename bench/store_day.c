@@ -1,10 +1,10 @@
-// What the store does with a day of a service: 19,220 profiles of 20 pods, some 480 samples each.
+// Measures the store with a day of a service: 19,220 profiles of 20 pods, about 480 samples each.
 //
 // usage: store_day DIRECTORY [PROFILES [STACKS DRAWS [DAYS]]]
-// STACKS: how many different ones the service has; DRAWS: samples taken for one profile.
-// DAYS: so many days of PROFILES each, and questions about an hour, a day and all of it.
-// DIRECTORY may be clickhouse://...: then KILN_BENCH_SPOOL is the directory of its spool.
-// Prints `name value unit` lines; bench/store puts goals beside them.
+// STACKS: number of distinct stacks of the service. DRAWS: samples drawn per profile.
+// DAYS: number of days with PROFILES each. Adds queries over an hour, a day and all days.
+// DIRECTORY may be clickhouse://...; then KILN_BENCH_SPOOL is the directory of its spool.
+// Prints `name value unit` lines, which bench/store compares with goals.
 #include <ftw.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static int64_t now(clockid_t clock)
     return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-static void must(int code, const struct err *e)
+static void exit_on_error(int code, const struct err *e)
 {
     if (!code)
         return;
@@ -40,7 +40,7 @@ static void must(int code, const struct err *e)
 
 static uint64_t disk;
 
-static int count(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+static int add_file_size(const char *path, const struct stat *st, int flag, struct FTW *ftw)
 {
     if (flag == FTW_F)
         disk += (uint64_t)st->st_blocks * 512;
@@ -52,15 +52,15 @@ static uint64_t disk_bytes(const char *dir, struct store *store)
     struct store_stats stats = {0};
     struct err e;
     if (strstr(dir, "://")) {
-        must(store_stats(store, STR(""), NULL, &stats, &e), &e);
+        exit_on_error(store_stats(store, STR(""), NULL, &stats, &e), &e);
         return stats.bytes;
     }
     disk = 0;
-    nftw(dir, count, 16, FTW_PHYS);
+    nftw(dir, add_file_size, 16, FTW_PHYS);
     return disk;
 }
 
-static struct store_select day(int64_t start, int64_t end)
+static struct store_select select_range(int64_t start, int64_t end)
 {
     return (struct store_select){.tenant = STR("anonymous"),
                                  .type = STR("process_cpu:cpu:nanoseconds:cpu:nanoseconds"),
@@ -69,7 +69,7 @@ static struct store_select day(int64_t start, int64_t end)
 }
 
 // Best of five, in milliseconds.
-static void timed(const char *name, struct store *store, void (*ask)(struct store *store))
+static void time_query(const char *name, struct store *store, void (*ask)(struct store *store))
 {
     int64_t best = INT64_MAX;
     for (int i = 0; i < 5; i++) {
@@ -88,8 +88,8 @@ static struct query_tree *tree_of(struct store *store, struct store_select selec
     struct store_stacks *stacks;
     struct store_answer answer;
     struct query_tree *tree;
-    must(store_merge(store, &select, arena, &stacks, &answer, &e), &e);
-    must(query_tree(stacks, NULL, 0, arena, &tree, &e), &e);
+    exit_on_error(store_merge(store, &select, arena, &stacks, &answer, &e), &e);
+    exit_on_error(query_tree(stacks, NULL, 0, arena, &tree, &e), &e);
     return tree;
 }
 
@@ -102,7 +102,7 @@ static void flame(struct store *store, struct store_select select)
     struct err e;
     struct query_flame f;
     struct query_tree *tree = tree_of(store, select, arena);
-    must(query_flame(tree, 0, arena, &f, &e), &e);
+    exit_on_error(query_flame(tree, 0, arena, &f, &e), &e);
     nodes = tree->n_nodes;
     if (total && f.total != total) {
         fprintf(stderr, "store_day: %lld and %lld are not equal\n", (long long)f.total,
@@ -115,10 +115,10 @@ static void flame(struct store *store, struct store_select select)
 
 static void ask_day(struct store *store)
 {
-    flame(store, day(T0, T0 + 86400 * SECOND - 1));
+    flame(store, select_range(T0, T0 + 86400 * SECOND - 1));
 }
 
-// All pods but one: sums of all do not do, the profiles are read one by one.
+// All pods except one: precomputed sums do not apply, so each profile is read.
 static void ask_pods(struct store *store)
 {
     struct arena *arena = arena_new(0);
@@ -126,14 +126,14 @@ static void ask_pods(struct store *store)
     struct store_stacks *stacks;
     struct store_answer answer;
     struct store_matcher but = {.name = STR("pod"), .op = STORE_NE, .value = STR("pod-0")};
-    struct store_select select = day(T0, T0 + 86400 * SECOND - 1);
+    struct store_select select = select_range(T0, T0 + 86400 * SECOND - 1);
     select.matchers = &but;
     select.n_matchers = 1;
-    must(store_merge(store, &select, arena, &stacks, &answer, &e), &e);
+    exit_on_error(store_merge(store, &select, arena, &stacks, &answer, &e), &e);
     arena_free(arena);
 }
 
-// Without the roll-ups the same question is answered from the profiles themselves.
+// Without roll-ups, the query is answered from the profiles.
 static void drop_rollups(const char *directory)
 {
     char path[4200];
@@ -155,7 +155,7 @@ static struct query_series *series_of(struct store *store, struct store_select s
     struct query_series *series;
     struct store_answer answer;
     struct query_series_options options = {.group_by = &pod, .n_group_by = 1, .step = step};
-    must(query_series(store, &select, &options, arena, &series, n, &answer, &e), &e);
+    exit_on_error(query_series(store, &select, &options, arena, &series, n, &answer, &e), &e);
     return series;
 }
 
@@ -163,17 +163,17 @@ static void ask_series(struct store *store)
 {
     struct arena *arena = arena_new(0);
     size_t n;
-    series_of(store, day(T0, T0 + 86400 * SECOND - 1), 60 * SECOND, arena, &n);
+    series_of(store, select_range(T0, T0 + 86400 * SECOND - 1), 60 * SECOND, arena, &n);
     if (n != PODS)
         exit(1);
     arena_free(arena);
 }
 
-static struct str function; // that some tenth of the CPU time goes through
+static struct str function; // accounts for about one tenth of the CPU time
 
 static void choose_function(struct store *store, struct arena *arena)
 {
-    struct query_tree *t = tree_of(store, day(T0, T0 + 86400 * SECOND - 1), arena);
+    struct query_tree *t = tree_of(store, select_range(T0, T0 + 86400 * SECOND - 1), arena);
     uint32_t best = 1;
     for (uint32_t i = 1; i < t->n_nodes; i++)
         if (llabs(t->total[i] - t->total[0] / 10) < llabs(t->total[best] - t->total[0] / 10))
@@ -181,7 +181,7 @@ static void choose_function(struct store *store, struct arena *arena)
     function = t->names[t->name[best]];
 }
 
-// By pod, in steps that begin at multiples of their length.
+// By pod, in steps aligned to multiples of their length.
 static double ask_function(struct store *store, struct store_select select, int64_t step)
 {
     struct arena *arena = arena_new(0);
@@ -200,7 +200,7 @@ static double ask_function(struct store *store, struct store_select select, int6
 
 static void ask_function_day(struct store *store)
 {
-    ask_function(store, day(T0, T0 + 86400 * SECOND - 1), 300 * SECOND);
+    ask_function(store, select_range(T0, T0 + 86400 * SECOND - 1), 300 * SECOND);
 }
 
 static void ask_diff(struct store *store)
@@ -208,22 +208,22 @@ static void ask_diff(struct store *store)
     struct arena *arena = arena_new(0);
     struct err e;
     struct query_flame f;
-    struct query_tree *left = tree_of(store, day(T0, T0 + 43200 * SECOND - 1), arena);
+    struct query_tree *left = tree_of(store, select_range(T0, T0 + 43200 * SECOND - 1), arena);
     struct query_tree *right =
-        tree_of(store, day(T0 + 43200 * SECOND, T0 + 86400 * SECOND - 1), arena);
-    must(query_diff(left, right, 0, arena, &f, &e), &e);
+        tree_of(store, select_range(T0 + 43200 * SECOND, T0 + 86400 * SECOND - 1), arena);
+    exit_on_error(query_diff(left, right, 0, arena, &f, &e), &e);
     arena_free(arena);
 }
 
 static void done(void *ctx, int code, const struct err *e)
 {
-    must(code, e);
+    exit_on_error(code, e);
     __atomic_fetch_sub((int *)ctx, 1, __ATOMIC_SEQ_CST);
 }
 
-// What a profile is after it came as gzipped pprof.
-static struct model_profile *decoded(const struct model_profile *p, struct arena *arena,
-                                     int64_t *cpu, int64_t *bytes)
+// Encodes the profile as gzipped pprof and decodes it.
+static struct model_profile *encode_and_decode(const struct model_profile *p, struct arena *arena,
+                                               int64_t *cpu, int64_t *bytes)
 {
     struct out out;
     struct err e;
@@ -231,13 +231,13 @@ static struct model_profile *decoded(const struct model_profile *p, struct arena
     struct model_profile *one = (struct model_profile *)p;
     one = model_merge(&one, 1, scratch, &e);
     out_init_arena(&out, scratch);
-    must(codec_write_pprof_gzip(one, &out, &e), &e);
+    exit_on_error(codec_write_pprof_gzip(one, &out, &e), &e);
     *bytes += (int64_t)out.n;
     int64_t start = now(CLOCK_THREAD_CPUTIME_ID);
     one = codec_read(arena, (const uint8_t *)out.p, out.n, &(struct codec_limits){0}, NULL, &e);
     *cpu += now(CLOCK_THREAD_CPUTIME_ID) - start;
     if (!one)
-        must(-1, &e);
+        exit_on_error(-1, &e);
     arena_free(scratch);
     return one;
 }
@@ -249,10 +249,10 @@ static int64_t clock_of_store(void)
     return today;
 }
 
-// --- an hour, a day, all of it ---
+// --- queries over time ranges ---
 
 static struct store_select window;
-static double answer_of_window; // the same in every store
+static double answer_of_window; // must be equal in every store
 
 static void ask_window_merge(struct store *store)
 {
@@ -289,13 +289,14 @@ static void ask_window_diff(struct store *store)
     struct store_select left = window, right = window;
     left.end = window.start + (window.end - window.start) / 2;
     right.start = left.end + 1;
-    must(query_diff(tree_of(store, left, arena), tree_of(store, right, arena), 0, arena, &f, &e),
-         &e);
+    exit_on_error(
+        query_diff(tree_of(store, left, arena), tree_of(store, right, arena), 0, arena, &f, &e),
+        &e);
     answer_of_window = (double)f.total;
     arena_free(arena);
 }
 
-// Not in whole hours: that is how people ask.
+// Ranges are not aligned to hours, like real queries.
 static void ask_windows(struct store *store, int64_t days)
 {
     static const struct {
@@ -313,14 +314,14 @@ static void ask_windows(struct store *store, int64_t days)
     for (size_t i = 0; i < 3; i++)
         for (size_t j = 0; j < sizeof questions / sizeof *questions; j++) {
             char name[32];
-            window = day(end - windows[i].seconds * SECOND, end - 1);
+            window = select_range(end - windows[i].seconds * SECOND, end - 1);
             snprintf(name, sizeof name, "%s_%s", questions[j].name, windows[i].name);
-            timed(name, store, questions[j].ask);
+            time_query(name, store, questions[j].ask);
             printf("answer_%s %.0f -\n", name, answer_of_window);
         }
 }
 
-// What agents do when they are told to try later.
+// Waits like an agent that was told to retry later.
 static void wait_for_room(struct store *store)
 {
     struct store_counters counters;
@@ -339,20 +340,20 @@ int main(int argc, char **argv)
         return 2;
     int64_t between = 86400 * SECOND / n, a_day = n;
     n *= days;
-    arena_keep((size_t)24 << 20); // as the server does
+    arena_keep((size_t)24 << 20); // like the server
     struct arena *arena = arena_new(0);
     struct store_options options = {
         .maintain_nanos = -1, .clock = clock_of_store, .directory = getenv("KILN_BENCH_SPOOL")};
     struct store *store = store_open(argv[1], &options, &e);
     if (!store)
-        must(-1, &e);
+        exit_on_error(-1, &e);
     struct store_label(*labels)[3] = arena_array(arena, PODS, sizeof *labels);
     for (int i = 0; i < PODS; i++) {
         labels[i][0] = (struct store_label){STR("__name__"), STR("process_cpu")};
         labels[i][1] = (struct store_label){STR("pod"), str_from(arena_printf(arena, "pod-%d", i))};
         labels[i][2] = (struct store_label){STR("service_name"), STR("rideshare")};
     }
-    // One binary in twenty pods, loaded at different addresses; no profile twice.
+    // One binary in twenty pods, loaded at different addresses. No profile repeats.
     struct profile_shape shape = {2000, (uint32_t)stacks, 32, 0, 0};
     struct model_profile *services[PODS];
     for (int i = 0; i < PODS; i++) {
@@ -365,19 +366,19 @@ int main(int argc, char **argv)
     for (int64_t i = 0; i < n;) {
         struct arena *profiles = arena_new(0);
         size_t m = 0;
-        if (argc > 5 && i / a_day != (i - 1) / a_day && i) { // It is midnight.
+        if (argc > 5 && i / a_day != (i - 1) / a_day && i) { // midnight
             int64_t start = now(CLOCK_PROCESS_CPUTIME_ID);
             today = T0 + (i / a_day + 1) * 86400 * SECOND;
-            must(store_maintain(store, false, &e), &e);
+            exit_on_error(store_maintain(store, false, &e), &e);
             cpu += now(CLOCK_PROCESS_CPUTIME_ID) - start;
         }
         for (; m < BATCH && i < n; m++, i++) {
             struct model_profile *p =
                 profile_draw(profiles, services[i % PODS], (uint32_t)draws, (uint64_t)i);
             samples += (double)p->n_samples / (double)n;
-            // The first thousand come as they come to a server.
+            // Decode the first thousand, as a server does.
             if (i < 1000)
-                p = decoded(p, profiles, &decode, &bytes);
+                p = encode_and_decode(p, profiles, &decode, &bytes);
             puts[m] =
                 (struct store_put){.tenant = STR("anonymous"),
                                    .labels = labels[i % PODS],
@@ -393,7 +394,7 @@ int main(int argc, char **argv)
             int code;
             while ((code = store_submit(store, &puts[j], 1, done, &waiting, &e)) == STORE_BUSY)
                 nanosleep(&(struct timespec){0, 1000000}, NULL);
-            must(code, &e);
+            exit_on_error(code, &e);
         }
         while (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
             nanosleep(&(struct timespec){0, 1000000}, NULL);
@@ -412,13 +413,13 @@ int main(int argc, char **argv)
     int64_t sent = now(CLOCK_MONOTONIC);
     struct store_counters counters;
     while (store_counters(store, &counters), counters.spool_bytes)
-        must(store_maintain(store, true, &e), &e);
+        exit_on_error(store_maintain(store, true, &e), &e);
     printf("put_sent_1000 %.3f s\n",
            (double)(wall + now(CLOCK_MONOTONIC) - sent) / 1e6 / (double)n);
     printf("disk_fresh %.0f B\n", (double)disk_bytes(argv[1], store) / (double)n);
-    timed("merge_fresh", store, ask_day);
+    time_query("merge_fresh", store, ask_day);
     int64_t closing = now(CLOCK_PROCESS_CPUTIME_ID);
-    must(store_maintain(store, true, &e), &e);
+    exit_on_error(store_maintain(store, true, &e), &e);
     closing = now(CLOCK_PROCESS_CPUTIME_ID) - closing;
     printf("cpu_closing_1000 %.3f s\n", (double)closing / 1e6 / (double)n);
     store_close(store);
@@ -427,23 +428,23 @@ int main(int argc, char **argv)
     int64_t start = now(CLOCK_MONOTONIC);
     store = store_open(argv[1], &options, &e);
     if (!store)
-        must(-1, &e);
+        exit_on_error(-1, &e);
     printf("start %.2f ms\n", (double)(now(CLOCK_MONOTONIC) - start) / 1e6);
     start = now(CLOCK_MONOTONIC);
     ask_day(store);
     printf("merge_first %.2f ms\n", (double)(now(CLOCK_MONOTONIC) - start) / 1e6);
-    timed("merge_rollup", store, ask_day);
-    timed("series", store, ask_series);
+    time_query("merge_rollup", store, ask_day);
+    time_query("series", store, ask_series);
     choose_function(store, arena);
-    timed("function", store, ask_function_day);
-    timed("diff", store, ask_diff);
+    time_query("function", store, ask_function_day);
+    time_query("diff", store, ask_diff);
     if (argc > 5)
         ask_windows(store, days);
     if (!strstr(argv[1], "://") && argc <= 5) {
         drop_rollups(argv[1]);
-        timed("merge_sums", store, ask_day);
-        timed("function_raw", store, ask_function_day);
-        timed("merge_raw", store, ask_pods);
+        time_query("merge_sums", store, ask_day);
+        time_query("function_raw", store, ask_function_day);
+        time_query("merge_raw", store, ask_pods);
     }
     printf("tree_nodes %u -\n", nodes);
     struct rusage usage;

@@ -1,9 +1,10 @@
-// Threads that use known amounts of CPU time, each in a function of its own.
+// Threads that use known amounts of CPU time, each in its own function.
 //
-// usage: threads N SECONDS: SECONDS of CPU time in all; thread i gets 1 + i % 4 parts of it.
+// usage: threads N SECONDS
+// SECONDS is the total CPU time. Thread i gets 1 + i % 4 parts of it.
 //
-// Prints a line `index pthread tid nanoseconds address` for each thread (the address is that of
-// its function, whose size is below the next one's), then `total nanoseconds` of the process.
+// Prints a line `index pthread tid nanoseconds address` for each thread, then `total nanoseconds`
+// of the process. The address is that of the thread's function, which ends before the next one's.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -79,7 +80,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++)
         printf("%d %lu %d %lu %lu\n", i, (unsigned long)threads[i].thread, (int)threads[i].tid,
                (unsigned long)threads[i].used, (unsigned long)(uintptr_t)shares[i]);
-    // Not the process's CPU clock: that moves by the kernel's tick while ITIMER_PROF runs.
+    // Not the process's CPU clock, which advances by kernel ticks while ITIMER_PROF runs.
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     printf("total %ld\n", (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000000 +

@@ -1,6 +1,7 @@
-// Figures of the unwind module beside their goals.
+// Figures of the unwind module and their goals.
 //
-// usage: unwind [OBJECT...]: builds the tables of each object, then walks a stack of its own.
+// usage: unwind [OBJECT...]
+// Builds the tables of each object, then walks its own stack.
 #include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -160,7 +161,7 @@ static __attribute__((noinline)) void measure(void)
         }
 }
 
-// Forty functions, no two with the same frame.
+// Forty functions with distinct frame sizes.
 static int (*volatile next_function)(int);
 #define FRAME(i)                                                    \
     static __attribute__((noinline)) int frame_##i(int n)           \

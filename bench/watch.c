@@ -1,8 +1,8 @@
-// What the search for changes costs over a store: services of 300 functions and 20 pods, two weeks
-// of hours, a look at each further hour.
+// Measures the search for changes over a store: services with 300 functions and 20 pods, two weeks
+// of hours, then one run for each further hour.
 //
 // usage: watch DIRECTORY [SERVICES [HOURS [LOOKS]]]
-// Prints `name value unit` lines; bench/changes puts goals beside them.
+// Prints `name value unit` lines, which bench/changes compares with goals.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 #define HOUR (3600 * SECOND)
 #define T0 (INT64_C(20000) * 24 * HOUR)
 
-// PER_HOUR: profiles of a pod; DRAWS: samples of a profile; BATCH: hours of one put.
+// PER_HOUR: profiles of a pod. DRAWS: samples of a profile. BATCH: hours per put.
 enum { PODS = 20, PER_HOUR = 3, DRAWS = 600, BATCH = 6 };
 
 static double cpu_seconds(void)
@@ -25,7 +25,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void must(int code, const struct err *e)
+static void exit_if_failed(int code, const struct err *e)
 {
     if (!code)
         return;
@@ -58,7 +58,7 @@ static void put_hours(struct store *store, const struct model_profile *all, int 
                                      .duration = 10 * SECOND,
                                      .profile = profile_draw(arena, all, DRAWS, seed)};
     }
-    must(store_put(store, puts, (size_t)n, &e), &e);
+    exit_if_failed(store_put(store, puts, (size_t)n, &e), &e);
     arena_free(arena);
 }
 
@@ -76,24 +76,24 @@ int main(int argc, char **argv)
     struct err e;
     struct store *store = store_open(argv[1], &options, &e);
     if (!store)
-        must(-1, &e);
+        exit_if_failed(-1, &e);
     struct arena *arena = arena_new(0);
     const struct model_profile *all = profile_all(arena, &shape);
     for (int hour = 0; hour < hours; hour += BATCH)
         for (int i = 0; i < services; i++)
             put_hours(store, all, i, hour, hour + BATCH < hours ? hour + BATCH : hours);
-    must(store_maintain(store, true, &e), &e);
+    exit_if_failed(store_maintain(store, true, &e), &e);
     struct changes_options job = {.data = argv[1], .store = store};
     struct changes *c = changes_open(&job, &e);
     double began = cpu_seconds();
-    must(changes_look(c, T0 + hours * HOUR + HOUR / 10, &e), &e);
+    exit_if_failed(changes_look(c, T0 + hours * HOUR + HOUR / 10, &e), &e);
     printf("first_look %.3f ms a service\n", (cpu_seconds() - began) / services * 1e3);
     double sum = 0;
     for (int hour = hours; hour < hours + looks; hour++) {
         for (int i = 0; i < services; i++)
             put_hours(store, all, i, hour, hour + 1);
         began = cpu_seconds();
-        must(changes_look(c, T0 + (hour + 1) * HOUR + HOUR / 10, &e), &e);
+        exit_if_failed(changes_look(c, T0 + (hour + 1) * HOUR + HOUR / 10, &e), &e);
         sum += cpu_seconds() - began;
     }
     double look = sum / looks / services;

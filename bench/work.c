@@ -1,11 +1,12 @@
-// CPU-bound work of several kinds, in units of some milliseconds each.
+// CPU-bound work of several kinds, in units of some milliseconds.
 //
-// usage: work KIND: reads the number of units to do, a line at a time, and answers with the
-// nanoseconds of CPU time that they took (all threads included) and those of the clock on the wall.
+// usage: work KIND
+// Reads the number of units to run, one line at a time. Answers with the nanoseconds they took: CPU
+// time of all threads, and wall-clock time.
 //
-// Code of real libraries is loaded at run time, if it is there; exit 77 if not. There is a second
-// thread, which sleeps, as there are in a service: with the first one that somebody starts, glibc
-// gives up what it does for programs without threads. `alone` is `allocation` without it.
+// Loads real libraries at run time; exits with 77 if one is missing. A second thread sleeps, as in
+// a service: once a process is multithreaded, glibc leaves its single-thread fast paths. `alone` is
+// `allocation` without the second thread.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -23,7 +24,7 @@ static uint64_t wall_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-// Not the process's CPU clock: that moves by the kernel's tick while ITIMER_PROF runs.
+// Not the process's CPU clock, which advances by kernel ticks while ITIMER_PROF runs.
 static uint64_t cpu_ns(void)
 {
     struct rusage u;
@@ -42,7 +43,7 @@ static void integers(void)
     sink = x;
 }
 
-// Through 16 MiB in an order that no prefetcher guesses.
+// Walks through 16 MiB in an order that no prefetcher predicts.
 static void chase(void)
 {
     enum { N = 1 << 18 };

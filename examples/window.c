@@ -1,4 +1,4 @@
-/* Profiles ten seconds of this process's own work and writes window.pb.gz.
+/* Profiles this process for ten seconds and writes window.pb.gz.
  *
  *     cc examples/window.c -lkiln -o window && ./window && kiln top window.pb.gz
  */

@@ -1,18 +1,18 @@
-// Answers of ClickHouse, in RowBinary: each question gets the next part of the input.
+// ClickHouse answers in RowBinary. Each query gets the next part of the input.
 #include <stdlib.h>
 
 #include "store/clickhouse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-// The linker sends calls of the store here.
+// The linker redirects the store's calls to this function.
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                            struct unpack *rows, struct err *e);
+                          struct unpack *rows, struct err *e);
 
 static struct unpack input;
 
-// Two bytes of length, then the answer.
+// Input format: two bytes with the length, then the answer.
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                            struct unpack *rows, struct err *e)
+                          struct unpack *rows, struct err *e)
 {
     struct str head = unpack_bytes(&input, 2), answer = {"", 0};
     if (head.n == 2) {
@@ -20,7 +20,7 @@ int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *
         size_t left = (size_t)(input.end - input.p);
         answer = unpack_bytes(&input, n < left ? n : left);
     }
-    // With what would be noticed behind it.
+    // Copy into the arena, where the sanitizer detects overruns.
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
@@ -33,11 +33,11 @@ int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *
     return 0;
 }
 
-static void note(void *ctx, const char *text)
+static void ignore_note(void *ctx, const char *text)
 {
 }
 
-static void ask(struct clickhouse *c, uint8_t what, struct arena *arena)
+static void run_query(struct clickhouse *c, uint8_t what, struct arena *arena)
 {
     struct store_select select = {.tenant = STR("t"),
                                   .type = what & 8
@@ -83,9 +83,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         pthread_mutex_init(&c->lock, NULL);
         pthread_mutex_init(&c->spool.lock, NULL);
         c->spool.next_seq = 1;
-        c->options = (struct store_options){.note = note, .memory = 64 << 20};
+        c->options = (struct store_options){.note = ignore_note, .memory = 64 << 20};
         input = (struct unpack){data + 1, data + n, false};
-        ask(c, data[0], arena);
+        run_query(c, data[0], arena);
         stacks_forget(c);
         pthread_mutex_destroy(&c->spool.lock);
         pthread_mutex_destroy(&c->lock);

@@ -1,4 +1,4 @@
-// Names: whatever comes in, text comes out, bounded, and the modes do not disturb each other.
+// Symbol names. Any input must yield bounded text, in every mode.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Whatever objdump may print.
+// The output of objdump.
 #include "symbol/disasm.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

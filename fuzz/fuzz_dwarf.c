@@ -1,7 +1,7 @@
-// DWARF sections without an ELF file around them, so that mutations reach the parsers: ten
-// 16-bit lengths (info, abbrev, line, line_str, str, str_offsets, addr, ranges, rnglists,
-// aranges), then the sections; aranges is also tried as the index of a package. Addresses asked for
-// are 8-byte words found in them.
+// DWARF sections without an ELF file around them, so that mutations reach the parsers. Input
+// format: ten 16-bit lengths (info, abbrev, line, line_str, str, str_offsets, addr, ranges,
+// rnglists, aranges), then the sections. aranges is also parsed as the index of a package. The
+// addresses to look up are 8-byte words from the sections.
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     uint64_t addrs[ADDRESSES] = {0, 0x1000};
     size_t n_addrs = 2;
-    // Where line programs set addresses, and the addresses of units.
+    // Addresses set by line programs, and addresses of units.
     for (size_t i = 0; i + 10 <= s.line.n && n_addrs < ADDRESSES / 2; i++)
         if (s.line.p[i] == 9 && s.line.p[i + 1] == 2)
             memcpy(&addrs[n_addrs++], s.line.p + i + 2, 8);
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (word >= 0x1000 && word < 0x100000)
             addrs[n_addrs++] = word;
     }
-    // What may be an index of a package, too.
+    // Also try aranges as the index of a package.
     for (size_t i = 16; i + 8 <= s.aranges.n && i < 16 + 8 * 8; i += 8) {
         struct dwarf_sections part = s;
         uint64_t id;
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     struct dwarf_frame frames[64];
     struct dwarf *d = dwarf_new(&s, NULL);
-    // First by scanning, then by indexes, then again after everything was forgotten.
+    // Look up by scanning first, then with indexes after dwarf_trim.
     int counts[ADDRESSES];
     for (size_t i = 0; i < n_addrs; i++)
         counts[i] = dwarf_lookup(d, addrs[i], frames, 64);

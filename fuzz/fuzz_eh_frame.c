@@ -1,6 +1,7 @@
-// Unwind sections: parser, interpreter, table, and walks by what they say.
+// Unwind sections: the parser, the interpreter, the table, and walks with the table.
 //
-// The first byte chooses: bit 0 .debug_frame, bit 1 a header of the 16-bit length that follows.
+// In the first byte, bit 0 selects .debug_frame. Bit 1 means that the input begins with a header
+// section; the next two bytes are its length.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +10,11 @@
 #define BASE 0x10000
 #define END 0x20000
 
-static void walks(const struct unwind_table *table, const struct unwind_rules *rules,
-                  const uint8_t *data, size_t n)
+static void walk_table_stacks(const struct unwind_table *table, const struct unwind_rules *rules,
+                              const uint8_t *data, size_t n)
 {
     static uintptr_t stack[256];
-    // Words of the input, of the text and of the stack itself make up the stack.
+    // The stack consists of words from the input, text addresses and stack addresses.
     for (size_t i = 0; i < 256; i++) {
         uint16_t word = 0;
         memcpy(&word, data + (n > 2 ? (i * 2) % (n - 1) : 0), n > 2 ? 2 : 0);
@@ -60,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     n -= 3;
     if (header > n)
         return 0;
-    // Copies of their own, so that the sanitizer sees every byte too far.
+    // Separate copies, so that the sanitizer detects overruns.
     uint8_t *first = malloc(header + !header), *second = malloc(n - header + (n == header));
     memcpy(first, data, header);
     memcpy(second, data + header, n - header);
@@ -72,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         for (uint32_t offset = 0; offset < END - BASE; offset += 13)
             if (unwind_table_find(table, offset) >= rules->n)
                 abort();
-        walks(table, rules, data, n);
+        walk_table_stacks(table, rules, data, n);
     }
     unwind_table_free(table);
     unwind_rules_free(rules);

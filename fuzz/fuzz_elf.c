@@ -1,5 +1,5 @@
-// A whole file, or a prepared index. A file: headers, sections, symbols, notes, unpacking, DWARF,
-// and look-ups at every symbol, many in order and one by one.
+// A whole ELF file, or a prebuilt symbol index. For a file: headers, sections, symbols, notes,
+// decompression, DWARF, and lookups at every symbol, both in bulk and one by one.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +13,14 @@ struct list {
     uint64_t sums[ADDRESSES];
 };
 
-static void collect(void *ctx, const struct elf_symbol *symbol)
+static void collect_symbol(void *ctx, const struct elf_symbol *symbol)
 {
     struct list *l = ctx;
     if (l->n < ADDRESSES)
         l->addrs[l->n++] = symbol->addr + symbol->size / 2;
 }
 
-static uint64_t sum_of(const struct symbol_frame *f, int n)
+static uint64_t hash_frames(const struct symbol_frame *f, int n)
 {
     uint64_t sum = (uint64_t)n;
     for (int i = 0; i < n; i++) {
@@ -32,10 +32,10 @@ static uint64_t sum_of(const struct symbol_frame *f, int n)
     return sum;
 }
 
-static bool each(void *ctx, size_t i, const struct symbol_frame *frames, int n)
+static bool keep_hash(void *ctx, size_t i, const struct symbol_frame *frames, int n)
 {
     struct list *l = ctx;
-    l->sums[i] = sum_of(frames, n);
+    l->sums[i] = hash_frames(frames, n);
     return true;
 }
 
@@ -50,7 +50,7 @@ static struct symbol_file *open_copy(const uint8_t *copy, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    // Of its own size, so that a read past the end is seen.
+    // A copy of exact size, so that the sanitizer detects overruns.
     uint8_t *copy = malloc(n ? n : 1);
     if (n)
         memcpy(copy, data, n);
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         symbol_index_open_bytes((struct bytes){.p = copy, .n = n}, "fuzz", &ignored);
     for (uint64_t addr = 0; index && addr < 0x2000; addr += 0x35) {
         struct symbol_frame frames[8];
-        sum_of(frames, symbol_index_lookup(index, addr, frames, 8));
+        hash_frames(frames, symbol_index_lookup(index, addr, frames, 8));
     }
     symbol_index_free(index);
     struct symbol_file *file = open_copy(copy, n);
@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         list.addrs[1] = 0x1000;
         if (n >= 32)
             memcpy(&list.addrs[1], copy + 24, 8); // the entry point
-        elf_each_symbol(elf, collect, &list);
+        elf_each_symbol(elf, collect_symbol, &list);
         char id[2 * ELF_BUILD_ID_MAX + 1];
         elf_build_id_text(elf, id);
         const char *name;
@@ -84,13 +84,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         elf_vaddr(elf, &user, 0x7f0000000800, &vaddr, &e);
         elf_mapping_kernel(elf, &kernel, "_stext");
         elf_vaddr(elf, &kernel, kernel.start + 8, &vaddr, &e);
-        symbol_lookup_many(file, list.addrs, list.n, each, &list, &e);
+        symbol_lookup_many(file, list.addrs, list.n, keep_hash, &list, &e);
         symbol_free(file);
         file = open_copy(copy, n);
         for (size_t i = 0; file && i < list.n; i++) {
             struct symbol_frame frames[SYMBOL_FRAMES_MAX];
             int found = symbol_lookup(file, list.addrs[i], frames, SYMBOL_FRAMES_MAX);
-            list.sums[i] += sum_of(frames, found);
+            list.sums[i] += hash_frames(frames, found);
         }
         symbol_free(file);
     }

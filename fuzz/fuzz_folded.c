@@ -1,9 +1,9 @@
-// Folded stacks. What was written reads as what was written: from the second time on the
-// text stays the same. (The first may merge stacks that became equal.)
+// Folded stacks. Written text must read back: from the second write on, it stays the same. (The
+// first one may merge stacks that became equal.)
 #include "codec/detect.h"
 #include "reader.h"
 
-static void write_again(const uint8_t *data, size_t n, struct out *out)
+static void fold_again(const uint8_t *data, size_t n, struct out *out)
 {
     struct arena *arena = arena_new((size_t)256 << 20);
     struct err e;
@@ -21,12 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     codec_looks_like_folded((struct str){(const char *)data, n});
     struct out first, second, third;
-    write_again(data, n, &first);
-    // A # in front of a stack would make it a comment.
+    fold_again(data, n, &first);
+    // A leading # would turn a stack into a comment.
     if (!first.error && !memchr(data, '#', n)) {
-        write_again((const uint8_t *)first.p, first.n, &second);
+        fold_again((const uint8_t *)first.p, first.n, &second);
         fuzz_require(second.error == 0);
-        write_again((const uint8_t *)second.p, second.n, &third);
+        fold_again((const uint8_t *)second.p, second.n, &third);
         fuzz_require(third.error == 0 && third.n == second.n);
         fuzz_require(second.n == 0 || memcmp(second.p, third.p, second.n) == 0);
         out_fini(&third);

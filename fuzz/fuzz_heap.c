@@ -1,5 +1,5 @@
-// What heap sampling leaves: an image of two blocks, of which the input is the beginning of the
-// head, 64 numbers of modules and stacks each, and the beginning of the records.
+// A heap sampling image of two blocks. Input format: the start of the head, 64 numbers of modules,
+// 64 numbers of stacks, and the start of the records.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 enum { COUNTS = 96, NUMBERS = 64 };
 
-static size_t take(void *to, size_t size, const uint8_t **data, size_t *n)
+static size_t copy_input(void *to, size_t size, const uint8_t **data, size_t *n)
 {
     size_t some = size < *n ? size : *n;
     memcpy(to, *data, some);
@@ -30,11 +30,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     memset(head, 0, sizeof(struct heap_head) - sizeof head->index);
     memset((void *)head->index, 0, NUMBERS * sizeof *head->index);
     memset(records, 0, used + 8);
-    take(head, COUNTS, &data, &n);
+    copy_input(head, COUNTS, &data, &n);
     head->magic = HEAP_MAGIC;
-    take((void *)head->modules, NUMBERS * sizeof *head->modules, &data, &n);
-    take((void *)head->index, NUMBERS * sizeof *head->index, &data, &n);
-    used = take(records + 8, HEAP_BLOCK - 8, &data, &n);
+    copy_input((void *)head->modules, NUMBERS * sizeof *head->modules, &data, &n);
+    copy_input((void *)head->index, NUMBERS * sizeof *head->index, &data, &n);
+    used = copy_input(records + 8, HEAP_BLOCK - 8, &data, &n);
     const void *blocks[] = {head, records};
     struct arena *arena = arena_new(512 << 20);
     struct model_profile *p = codec_read_heap(arena, blocks, 2, NULL, NULL, &e);

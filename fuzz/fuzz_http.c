@@ -1,5 +1,5 @@
-// HTTP heads and query strings. Whatever arrives, and in whatever pieces: what is found lies
-// inside it, and is the same as when it arrived at once.
+// HTTP heads and query strings. Results must lie inside the input, and must be the same whether the
+// input arrives at once or in pieces.
 #include <stdlib.h>
 
 #include "net/http.h"
@@ -10,12 +10,12 @@ static void require(bool good)
         abort();
 }
 
-static void inside(struct str s, const char *p, size_t n)
+static void require_inside(struct str s, const char *p, size_t n)
 {
     require(!s.n || (s.p >= p && s.n <= n && (size_t)(s.p - p) <= n - s.n));
 }
 
-static void look_up(const struct http_request *q)
+static void check_lookups(const struct http_request *q)
 {
     static const char *const names[] = {"seconds", "frequency", "", "%", "format"};
     char text[64];
@@ -31,7 +31,7 @@ static void look_up(const struct http_request *q)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    // Not NUL-terminated, and exactly as long as it is: a byte too far is seen.
+    // A copy of exact size without a NUL, so that the sanitizer detects overruns.
     char *p = malloc(size ? size : 1);
     memcpy(p, data, size);
     struct http_request q = {0}, slow = {0};
@@ -45,15 +45,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (at_once == HTTP_WHOLE) {
         require(q.head == slow.head && q.length == slow.length && q.head <= HTTP_HEAD_MAX);
         require(q.path.n && q.path.p[0] == '/' && q.length <= HTTP_BODY_MAX);
-        inside(q.method, p, q.head);
-        inside(q.path, p, q.head);
-        inside(q.query, p, q.head);
-        inside(q.host, p, q.head);
+        require_inside(q.method, p, q.head);
+        require_inside(q.path, p, q.head);
+        require_inside(q.query, p, q.head);
+        require_inside(q.host, p, q.head);
         for (size_t i = 0; i < q.n_headers; i++) {
-            inside(q.headers[i].name, p, q.head);
-            inside(q.headers[i].value, p, q.head);
+            require_inside(q.headers[i].name, p, q.head);
+            require_inside(q.headers[i].value, p, q.head);
         }
-        look_up(&q);
+        check_lookups(&q);
     } else if (at_once == HTTP_BAD) {
         require(*e.message);
     }

@@ -1,6 +1,6 @@
-// Heads and bodies of requests as the HTTP server of a service reads them, over a socket. The bytes
-// of an input arrive in pieces, and again in pieces of another size: the requests, their bodies and
-// the refusal at the end are the same, and whatever a request says lies in what has arrived.
+// Requests with bodies over a socket, as the HTTP server of a service reads them. Each input is
+// sent in pieces, and again in pieces of another size. The requests, their bodies and the refusal
+// at the end must be the same, and everything a request refers to must lie in the received bytes.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,27 +11,27 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 struct seen {
-    size_t requests, bytes; // whole ones, and how much of the input they took
-    int refused;            // status; 0: not
+    size_t requests, bytes; // complete requests, and their total size
+    int refused;            // status; 0: not refused
     uint64_t hash;
 };
 
-static void inside(const struct http_connection *c, struct str s)
+static void require_in_buffer(const struct http_connection *c, struct str s)
 {
     fuzz_require(!s.n || (s.p >= c->in && s.p + s.n <= c->in + c->n_in));
 }
 
-static void look_at(const struct http_connection *c, struct seen *seen)
+static void check_request(const struct http_connection *c, struct seen *seen)
 {
     const struct http_request *q = &c->request;
     fuzz_require(c->n_in <= c->cap_in && q->head + q->length <= c->n_in);
     fuzz_require(q->body.n == q->length && q->body.p == c->in + q->head);
-    inside(c, q->method);
-    inside(c, q->path);
-    inside(c, q->query);
+    require_in_buffer(c, q->method);
+    require_in_buffer(c, q->path);
+    require_in_buffer(c, q->query);
     for (size_t i = 0; i < q->n_headers; i++) {
-        inside(c, q->headers[i].name);
-        inside(c, q->headers[i].value);
+        require_in_buffer(c, q->headers[i].name);
+        require_in_buffer(c, q->headers[i].value);
     }
     seen->requests++;
     seen->bytes += q->head + q->length;
@@ -47,13 +47,13 @@ static void drain(int fd)
         ;
 }
 
-// Answers as the server does. False: the connection ends.
-static bool answer(struct http_connection *c, int client, enum http_progress progress,
-                   struct seen *seen)
+// Answers like the server. Returns false if the connection ends.
+static bool answer_requests(struct http_connection *c, int client, enum http_progress progress,
+                            struct seen *seen)
 {
     uint64_t bytes = 0;
     while (progress == HTTP_READY) {
-        look_at(c, seen);
+        check_request(c, seen);
         http_answer_text(&c->answer, 200, "%zu", seen->requests);
         http_connection_answer(c, 0);
         fuzz_require(http_connection_write(c, &bytes) == HTTP_READY);
@@ -88,7 +88,7 @@ static struct seen run(const uint8_t *data, size_t n, size_t first, size_t piece
             part = n - at;
         fuzz_require(send(pair[0], data + at, part, MSG_NOSIGNAL) == (ssize_t)part);
         at += part;
-        // What does not fit into the buffer at once is read again.
+        // Read repeatedly what does not fit into the buffer at once.
         for (size_t left = part; open && left;) {
             size_t before = c->n_in;
             enum http_progress progress = http_connection_read(c, 0);
@@ -96,7 +96,7 @@ static struct seen run(const uint8_t *data, size_t n, size_t first, size_t piece
             fuzz_require(c->n_in <= c->cap_in && c->cap_in <= HTTP_HEAD_MAX + HTTP_BODY_MAX + 1);
             fuzz_require(arrived > 0 && arrived <= left);
             left -= arrived;
-            open = answer(c, pair[0], progress, &seen);
+            open = answer_requests(c, pair[0], progress, &seen);
         }
     }
     fuzz_require(seen.bytes <= n);

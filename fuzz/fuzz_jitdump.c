@@ -1,4 +1,4 @@
-// jitdump files: names and lines go together, and are as long as they may be.
+// jitdump files. Lines require a name, and texts must not exceed their limit.
 #include <stdlib.h>
 
 #include "symbol/jitdump.h"

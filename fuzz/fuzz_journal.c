@@ -1,4 +1,4 @@
-// What a profiled process leaves to kiln run.
+// The journal that a profiled process leaves to kiln run.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct err e;
     struct arena *arena = arena_new(512 << 20);
-    // A copy of its own, so that the sanitizer sees every byte too far.
+    // A copy of exact size, so that the sanitizer detects overruns.
     uint8_t *copy = malloc(n + !n);
     memcpy(copy, data, n);
     struct model_profile *p = codec_read_journal(arena, copy, n, n % 2, NULL, &e);

@@ -1,10 +1,11 @@
-// JSON: what was read is written and read again as the same, and takes memory in proportion.
+// JSON. A parsed document must be the same after writing and parsing it again, and parsing must use
+// bounded memory.
 #include "codec/json.h"
 #include "codec/json_read.h"
 #include "reader.h"
 
-// As far as memory goes: a depth-first walk with a stack of iterators.
-static void write_again(struct json root, struct arena *arena, struct out *out)
+// Writes a document with a depth-first walk and an explicit stack of iterators.
+static void write_document(struct json root, struct arena *arena, struct out *out)
 {
     struct json_each *open = arena_array(arena, JSON_MAX_DEPTH + 1, sizeof *open);
     size_t depth = 0;
@@ -73,9 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         struct out out, second;
         out_init_arena(&out, arena);
         out_init_arena(&second, arena);
-        write_again(root, arena, &out);
+        write_document(root, arena, &out);
         fuzz_require(json_parse(arena, out_result(&out), &again, &e) == 0);
-        write_again(again, arena, &second);
+        write_document(again, arena, &second);
         fuzz_require(str_eq(out_result(&out), out_result(&second)));
         fuzz_require(json_size(root) == json_size(again));
         json_get(root, "a");

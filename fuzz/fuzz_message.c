@@ -1,8 +1,8 @@
-// A message that was read, from either encoding, is written and read again as the same.
+// Messages. A message from either encoding must be the same after writing and reading it again.
 #include "codec/pprof_message.h"
 #include "reader.h"
 
-static struct str written(struct arena *arena, const void *object, bool json)
+static struct str encode_message(struct arena *arena, const void *object, bool json)
 {
     struct out out;
     out_init_arena(&out, arena);
@@ -28,14 +28,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                         : message_read_proto(&pprof_message, arena, data, n, &e);
     fuzz_require(object || e.message[0]);
     if (object) {
-        struct str proto = written(arena, object, false);
+        struct str proto = encode_message(arena, object, false);
         for (int i = 0; i < 2; i++) {
-            struct str text = written(arena, object, i);
+            struct str text = encode_message(arena, object, i);
             void *again =
                 i ? message_read_json(&pprof_message, arena, (const uint8_t *)text.p, text.n, &e)
                   : message_read_proto(&pprof_message, arena, (const uint8_t *)text.p, text.n, &e);
             fuzz_require(again != NULL);
-            fuzz_require(str_eq(written(arena, again, false), proto));
+            fuzz_require(str_eq(encode_message(arena, again, false), proto));
         }
     }
     arena_try_end(arena);

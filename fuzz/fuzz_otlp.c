@@ -1,4 +1,4 @@
-// OTLP profiles, as protocol buffers or, where the first byte is {, as JSON.
+// OTLP profiles: JSON if the first byte is {, else protocol buffers.
 #include "codec/otlp.h"
 #include "reader.h"
 
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     is_json = n && data[0] == '{';
-    // What it holds points into the request's bytes: they must outlive it.
+    // Strings may point into the request's bytes, which must outlive the profile.
     struct arena *arena = arena_new((size_t)256 << 20);
     struct err e = {.message = ""};
     struct model_profile *p = read_first(arena, data, n, &e);

@@ -1,4 +1,4 @@
-// Perf maps: whatever comes in whatever pieces, the answer is the same.
+// Perf maps. The result must not depend on how the input is split.
 #include <stdlib.h>
 
 #include "symbol/perf_map.h"

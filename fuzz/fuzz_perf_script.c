@@ -1,4 +1,4 @@
-// The text of perf script.
+// The output of perf script.
 #include "codec/detect.h"
 #include "reader.h"
 

@@ -1,4 +1,4 @@
-// Answers of servers that profiles are pushed to, in whatever pieces they arrive.
+// Answers of servers to pushes. The result must not depend on how they are split.
 #include "base/retry.h"
 #include "net/post.h"
 #include "reader.h"
@@ -6,7 +6,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    // Exactly as long as it is: a byte too far is seen.
+    // A copy of exact size, so that the sanitizer detects overruns.
     char *p = malloc(n ? n : 1);
     if (n)
         memcpy(p, data, n);

@@ -1,11 +1,11 @@
-// URLs to push to. What is taken can be written down again and means the same.
+// Push URLs. An accepted URL must mean the same after formatting and parsing it again.
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "net/post.h"
 #include "reader.h"
 
-static void check(const struct post_url *url)
+static void check_url(const struct post_url *url)
 {
     char text[2 * sizeof url->shown];
     bool v6 = strchr(url->host, ':');
@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         memcpy(text, data, n);
     text[n] = '\0';
     if (post_url_parse(&url, text, &e) == 0)
-        check(&url);
+        check_url(&url);
     else
         fuzz_require(e.message[0]);
     free(text);

@@ -1,4 +1,4 @@
-// A pattern, a newline, and a text to look in.
+// A pattern, a newline, and a text to match.
 #include "model/regex.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

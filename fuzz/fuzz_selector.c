@@ -1,11 +1,11 @@
-// Label selectors as users write them, and whether series match them.
+// Label selectors, and whether series match them.
 #include "model/regex.h"
 #include "query/query.h"
 #include "reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-// An expression may take too long, which is an error of the query.
+// An expression may take too long; that is an error of the query.
 static void try_matchers(const struct query_selector *s, struct arena *arena)
 {
     static const char *const values[] = {"", "x", "eu-west-1", "aaaaaaaaaaaaaaaaaaaaaaaaaaaa",
@@ -35,7 +35,7 @@ static void check_selector(const struct query_selector *s)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    // Exactly as long as it is, and gone before the result is looked at.
+    // A copy of exact size, freed after the result was checked.
     char *copy = malloc(n ? n : 1);
     struct arena *arena = arena_new(64 << 20);
     struct query_selector selector;

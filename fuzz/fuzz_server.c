@@ -1,7 +1,7 @@
-// The server as its clients meet it: libmicrohttpd, routes, bodies, decoders, store and answers,
-// over a socket. An input is `METHOD PATH`, lines of headers, an empty line and a body, which is
-// sent as a request that is right in form; or, behind a NUL, bytes that are sent as they are. What
-// is right in form is answered, and never with 500.
+// The server over a socket: libmicrohttpd, routes, bodies, decoders, store and answers. An input is
+// `METHOD PATH`, header lines, an empty line and a body; it is sent as a well-formed request. After
+// a leading NUL, the bytes are sent unchanged. Well-formed requests must be answered, and never
+// with 500.
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
@@ -24,7 +24,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-// What a running server holds is reached through mappings that the search for leaks does not see.
+// The leak checker does not see the mappings through which a running server holds its memory.
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -51,7 +51,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     (void)argc, (void)argv;
     struct err e = {""};
     char address[100];
-    // In memory: every push is synced.
+    // In memory, because every push is synced.
     snprintf(folder, sizeof folder, "%s/kiln-fuzz-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     fuzz_require(mkdtemp(folder) != NULL);
@@ -93,7 +93,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-static int begin(void)
+static int connect_to_server(void)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -102,12 +102,12 @@ static int begin(void)
     return fd;
 }
 
-// It may have had enough before the end.
-static void put(int fd, const void *data, size_t n)
+// The server may close the connection before the end.
+static void send_bytes(int fd, const void *data, size_t n)
 {
     for (const char *p = data; n;) {
         ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR) // the fuzzer's own clock
+        if (sent < 0 && errno == EINTR) // a timer signal of the fuzzer
             continue;
         if (sent <= 0)
             return;
@@ -116,8 +116,8 @@ static void put(int fd, const void *data, size_t n)
     }
 }
 
-// Until the server closes, or is silent for so long. The first bytes of what it says are kept.
-static size_t take(int fd, char *first, size_t room, int ms)
+// Reads until the server closes or is silent for ms. Keeps the start of the answer.
+static size_t read_reply(int fd, char *first, size_t room, int ms)
 {
     size_t kept = 0;
     char buffer[16384];
@@ -135,7 +135,7 @@ static size_t take(int fd, char *first, size_t room, int ms)
     }
 }
 
-static bool is_plain(struct str s)
+static bool is_printable(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
         if ((unsigned char)s.p[i] < 33 || (unsigned char)s.p[i] > 126)
@@ -143,13 +143,13 @@ static bool is_plain(struct str s)
     return s.n > 0;
 }
 
-// A header that does not change where the request ends.
+// Whether the header does not affect where the request ends.
 static bool is_header(struct str line)
 {
     static const char *const not_ours[] = {
         "content-length", "transfer-encoding", "connection", "expect", "host", "upgrade"};
     size_t colon = str_find(line, STR(":"), 0);
-    if (colon == SIZE_MAX || !is_plain(str_from_to(line, 0, colon)))
+    if (colon == SIZE_MAX || !is_printable(str_from_to(line, 0, colon)))
         return false;
     for (size_t i = 0; i < line.n; i++)
         if ((unsigned char)line.p[i] < 32)
@@ -166,7 +166,7 @@ static void send_request(struct str rest)
     struct out out;
     str_next_line(&rest, &line);
     size_t space = str_find(line, STR(" "), 0);
-    if (space == SIZE_MAX || line.n > 4000 || !is_plain(str_from_to(line, space + 1, line.n)))
+    if (space == SIZE_MAX || line.n > 4000 || !is_printable(str_from_to(line, space + 1, line.n)))
         return;
     struct str method = str_from_to(line, 0, space);
     static const char *const methods[] = {"GET", "POST", "HEAD", "DELETE", "PUT", "OPTIONS"};
@@ -182,11 +182,11 @@ static void send_request(struct str rest)
             out_printf(&out, "%.*s\r\n", (int)line.n, line.p);
     out_printf(&out, "Content-Length: %zu\r\n\r\n", rest.n);
     out_str(&out, rest);
-    int fd = begin();
-    put(fd, out.p, out.n);
+    int fd = connect_to_server();
+    send_bytes(fd, out.p, out.n);
     out_fini(&out);
     char answer[16] = "";
-    size_t n = take(fd, answer, sizeof answer - 1, -1);
+    size_t n = read_reply(fd, answer, sizeof answer - 1, -1);
     close(fd);
     uint64_t status = 0;
     struct str head = {answer, n};
@@ -206,13 +206,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         send_request((struct str){(const char *)data, n});
         return 0;
     }
-    // It may never become a request: nobody waits for an answer for long.
+    // The bytes may not form a request, so do not wait long for an answer.
     char answer[16];
-    int fd = begin();
-    put(fd, data + 1, n - 1);
+    int fd = connect_to_server();
+    send_bytes(fd, data + 1, n - 1);
     if (n > 1 && data[1] & 1)
         shutdown(fd, SHUT_WR);
-    take(fd, answer, sizeof answer, 2);
+    read_reply(fd, answer, sizeof answer, 2);
     close(fd);
     return 0;
 }

@@ -1,5 +1,5 @@
-// What waits for ClickHouse on disk: a segment as it is, then its records with hashes that are
-// right, read and sent to a ClickHouse that answers whatever is left of the input.
+// The spool for ClickHouse: a segment as it is, then with the hashes of its records corrected. It
+// is sent to a ClickHouse that answers with the rest of the input.
 #include <stdlib.h>
 
 #include "store/clickhouse.h"
@@ -11,19 +11,19 @@ enum { BATCH = 77, HEAD = 16 };
 static const uint8_t *answers;
 static size_t n_answers;
 
-// The linker sends calls of the store here.
+// The linker redirects the store's calls to these functions.
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                            struct unpack *rows, struct err *e);
+                          struct unpack *rows, struct err *e);
 int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
 int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char *id,
                              struct str rows, struct err *e);
 int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-                       struct err *e);
-int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
-                                 struct str record, struct err *e);
+                     struct err *e);
+int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
+                        struct err *e);
 
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                            struct unpack *rows, struct err *e)
+                          struct unpack *rows, struct err *e)
 {
     size_t part = n_answers / 2;
     if (rows)
@@ -48,19 +48,19 @@ int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char
 }
 
 int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-                       struct err *e)
+                     struct err *e)
 {
     return 0;
 }
 
-int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
-                                 struct str record, struct err *e)
+int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
+                        struct err *e)
 {
     return 0;
 }
 
-// The whole records of bytes get the hashes that they would have.
-static void sign(uint8_t *bytes, size_t n)
+// Sets the hash of each complete record to the correct value.
+static void fix_hashes(uint8_t *bytes, size_t n)
 {
     for (size_t at = 0; n - at >= HEAD;) {
         uint32_t head[2];
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 2)
         return 0;
-    // The first byte: how much of the rest is the segment, and whether it was tried before.
+    // The first byte selects the size of the segment and whether it was attempted before.
     size_t length = (n - 1) * (data[0] & 127) / 127;
     uint8_t *bytes = malloc(length + 1);
     struct clickhouse *c = calloc(1, sizeof *c);
@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             answers = data + 1 + length;
             n_answers = n - 1 - length;
             clickhouse_send(c, &f, bytes, length, &e);
-            sign(bytes, length);
+            fix_hashes(bytes, length);
         }
         pthread_mutex_destroy(&c->spool.lock);
         known_fini(&c->stored);

@@ -1,4 +1,4 @@
-// The stack formats of Pyroscope's older agents; the first byte chooses.
+// The stack formats of Pyroscope's older agents. The first byte selects the format.
 #include "codec/stacks.h"
 #include "reader.h"
 

@@ -1,5 +1,4 @@
-// The store's own bytes: chunks of symbols, segments, matrices, blocks, labels and kinds of
-// profiles.
+// The store's own formats: symbol chunks, segments, matrices, blocks, labels and profile kinds.
 #include <endian.h>
 #include <stdlib.h>
 
@@ -25,15 +24,15 @@ static void read_block(struct block_reader *r, struct str bytes)
                 abort();
 }
 
-static void ignore(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
+static void check_sum(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
 {
     const struct matrix *m = ctx;
     if (m->r->dictionary[place] >= 1000 || owner > 1)
         abort();
 }
 
-// Bytes behind a checksum that is right.
-static struct str checked(struct arena *arena, const uint8_t *p, size_t n)
+// Prepends the correct checksum to the bytes.
+static struct str with_checksum(struct arena *arena, const uint8_t *p, size_t n)
 {
     uint32_t check = htole32(matrix_check((struct str){(const char *)p, n}));
     char *to = arena_alloc(arena, n + sizeof check);
@@ -42,7 +41,8 @@ static struct str checked(struct arena *arena, const uint8_t *p, size_t n)
     return (struct str){to, n + sizeof check};
 }
 
-// A byte: rows; two: how long the head is; then head and body.
+// Input format: a byte with the number of rows, two bytes with the length of the head, then head
+// and body.
 static void read_matrix(struct block_reader *r, struct str bytes)
 {
     const uint8_t *p = (const uint8_t *)bytes.p;
@@ -56,12 +56,12 @@ static void read_matrix(struct block_reader *r, struct str bytes)
     const int64_t *values;
     for (uint32_t i = 0; i < 256; i++)
         owner[i] = i % 5 == 4 ? MATRIX_NOBODY : i > 100;
-    matrix_open(&m, r, checked(r->arena, p + 3, n), n_rows, 1000);
+    matrix_open(&m, r, with_checksum(r->arena, p + 3, n), n_rows, 1000);
     if (m.bad)
         return;
     if (m.k && matrix_has_sums(&m, 0))
-        matrix_sums(&m, 0, NULL, ignore, &m);
-    if (!matrix_body(&m, checked(r->arena, p + 3 + n, left - n)))
+        matrix_sums(&m, 0, NULL, check_sum, &m);
+    if (!matrix_body(&m, with_checksum(r->arena, p + 3 + n, left - n)))
         return;
     uint8_t *classes = arena_array(r->arena, m.n_nodes, sizeof *classes);
     __int128 sums[2][2], *const by_class[] = {NULL, sums[0], sums[1]};
@@ -70,7 +70,7 @@ static void read_matrix(struct block_reader *r, struct str bytes)
     for (uint32_t i = 0; i < 256; i++)
         runs[i] = i > 100;
     for (uint32_t c = 0; c < m.k; c++) {
-        matrix_sums(&m, c, c & 1 ? owner : NULL, ignore, &m);
+        matrix_sums(&m, c, c & 1 ? owner : NULL, check_sum, &m);
         memset(sums, 0, sizeof sums);
         matrix_runs(&m, c, classes, c & 2 ? runs : NULL, 2, by_class, 3);
     }

@@ -1,5 +1,5 @@
-// What discovery answers: groups of targets in JSON or YAML, and what relabeling makes of them. The
-// first byte chooses among configurations.
+// Answers of service discovery: groups of targets in JSON or YAML, and the result of relabeling.
+// The first byte selects a configuration.
 #include "reader.h"
 #include "server/limits.h"
 #include "server/scrape_discover.h"

@@ -1,4 +1,4 @@
-// What every target that reads one format does with its input.
+// Shared by all targets that read one format.
 #pragma once
 
 #include <stdint.h>
@@ -17,7 +17,7 @@ static inline void fuzz_require(bool holds)
         abort();
 }
 
-// Every reference leads somewhere.
+// Checks that every reference is valid.
 static inline void fuzz_check(const struct model_profile *p)
 {
     struct err e;
@@ -47,7 +47,7 @@ static inline void fuzz_write(const struct model_profile *p)
     codec_write_csv(p, &out);
     out_fini(&out);
 
-    // What is written as speedscope can be read again, unless it was too much.
+    // speedscope output must be readable again, unless it was too large.
     struct arena *arena = arena_new((size_t)256 << 20);
     struct err e;
     out_init_memory(&out, WRITTEN);
@@ -62,8 +62,8 @@ static inline int fuzz_read(fuzz_reader *read, const uint8_t *data, size_t n)
 {
     struct arena *arena = arena_new((size_t)256 << 20);
     struct err e = {.message = ""};
-    // A copy of its own size, freed before the profile is looked at: a reader must not
-    // read past the end nor keep pointers.
+    // A copy of exact size, freed before the profile is checked: a reader must neither read past
+    // the end nor keep pointers.
     uint8_t *copy = malloc(n ? n : 1);
     if (n)
         memcpy(copy, data, n);

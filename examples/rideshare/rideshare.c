@@ -1,15 +1,16 @@
-/* Orders bikes, cars and scooters over HTTP, and pushes its CPU profiles to a server.
+/* A service for ordering bikes, cars and scooters over HTTP that pushes its CPU profiles to a
+ * server.
  *
- *     rideshare us-east http://127.0.0.1:4040          # any free port, which is printed
+ *     rideshare us-east http://127.0.0.1:4040          # picks a free port and prints it
  *     rideshare us-east http://127.0.0.1:4040 8080
  *     rideshare --version 1.4.1 us-east http://127.0.0.1:4040
  *     curl http://127.0.0.1:8080/car
  *
- * One process is one region: its profiles carry the tags region and service_version. What is
- * ordered is the label vehicle of the thread that serves the request.
+ * Each process is one region: its profiles have the tags region and service_version. The thread
+ * that serves a request has the label vehicle.
  *
- * One of the regions has a problem, on purpose, and so has version 1.4.2: docs/tutorial.md finds
- * both.
+ * One of the regions and version 1.4.2 have a performance problem on purpose; docs/tutorial.md
+ * finds both.
  */
 #include <kiln/kiln.h>
 
@@ -34,8 +35,7 @@ static struct {
     float x, y;
 } vehicles[VEHICLES];
 
-/* ---- The time that things take: CPU time, so that the shares are the same on every machine ----
- */
+/* ---- Durations, in CPU time, so that shares are the same on every machine ---- */
 
 static double cpu_seconds(void)
 {
@@ -44,7 +44,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Until the process has used that much. */
+/* Waits until the process has used that much more CPU time. */
 static void wait_milliseconds(long ms)
 {
     struct timespec t = {0, ms * 1000000};
@@ -52,12 +52,12 @@ static void wait_milliseconds(long ms)
         ;
 }
 
-/* ---- The lock of the drivers' roster ---- */
+/* ---- The driver roster and its lock ---- */
 
 static atomic_bool roster_lock;
 static int drivers_free;
 
-/* Waits awake: fine for locks that are free again at once. */
+/* A spinlock: good only for locks that are held briefly. */
 static void mutex_lock(atomic_bool *taken)
 {
     while (atomic_load(taken) || atomic_exchange(taken, true))
@@ -71,8 +71,8 @@ static void mutex_unlock(atomic_bool *taken)
 
 static sem_t cars_ordered;
 
-/* At each order of a car the depot is asked who is on duty. In eu-north it takes its time to
- * answer, and the roster is locked meanwhile: the order waits. */
+/* Refreshes the roster at each order of a car. In eu-north that is slow, and the roster stays
+ * locked meanwhile, so the order has to wait. */
 static void *refresh_roster(void *region)
 {
     bool slow = strcmp(region, "eu-north") == 0;
@@ -90,7 +90,7 @@ static void *refresh_roster(void *region)
 
 /* ---- Orders ---- */
 
-/* Seconds until it is there. The radius is what it costs to search: 10 ms of CPU time each. */
+/* Returns the seconds until it arrives. The search costs 10 ms of CPU time per unit of radius. */
 static float find_nearest_vehicle(int radius)
 {
     float nearest = 1e9f;
@@ -105,7 +105,7 @@ static float find_nearest_vehicle(int radius)
     return nearest * 1000;
 }
 
-/* Only cars come with a driver. */
+/* Only cars need a driver. */
 static bool check_driver_availability(void)
 {
     mutex_lock(&roster_lock);
@@ -129,10 +129,10 @@ static const struct price {
 };
 enum { N_PRICES = sizeof PRICES / sizeof *PRICES };
 
-/* Version 1.4.2 lost the `break`, so that it reads on to the end of the list. */
+/* Version 1.4.2 lacks the `break`, so it scans the list to its end. */
 static bool stops_at_price;
 
-/* A line of the list costs 0.5 ms of CPU time. What is ordered most comes first. */
+/* Each entry costs 0.5 ms of CPU time. The most popular vehicles come first. */
 static float find_price(const char *vehicle)
 {
     float price = 0;
@@ -188,7 +188,7 @@ static const struct route {
     {"/scooter", "scooter", order_scooter},
 };
 
-/* GET /car HTTP/1.1 */
+/* Parses a request line such as GET /car HTTP/1.1. */
 static const struct route *find_route(const char *request)
 {
     const char *path = strncmp(request, "GET ", 4) ? "" : request + 4;
@@ -236,7 +236,7 @@ static void *serve(void *listener)
     for (;;) {
         int connection = accept(*(int *)listener, NULL, NULL);
         if (connection < 0) {
-            usleep(10000); /* a client that left, or too many files */
+            usleep(10000); /* the client disconnected, or too many open files */
             continue;
         }
         setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -247,7 +247,7 @@ static void *serve(void *listener)
     return NULL;
 }
 
-/* The port, or -1. */
+/* Returns the port, or -1. */
 static int listen_at(int port, int *listener)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -275,7 +275,7 @@ int main(int argc, char **argv)
         return 2;
     }
     stops_at_price = strcmp(version, "1.4.2") != 0;
-    /* Before there are threads: they are not to get what ends this. */
+    /* Block the signals before threads are created, so that only sigwait below receives them. */
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
@@ -290,7 +290,7 @@ int main(int argc, char **argv)
         return 1;
     }
 
-    /* A hundred samples per CPU-second; none of the threads that look for names and push. */
+    /* A hundred samples per CPU-second, without the profiler's own threads. */
     struct kiln_options options = {.size = sizeof options, .threads = "!kiln"};
     const char *tags[] = {"region", argv[1], "service_version", version, NULL};
     struct kiln_push_options agent = {
@@ -298,7 +298,7 @@ int main(int argc, char **argv)
         .url = argv[2],
         .application = "rideshare",
         .tags = tags,
-        .interval = 5, /* seconds: who tries this does not want to wait */
+        .interval = 5, /* seconds: a short interval for the demo */
     };
     struct kiln_error error;
     if (kiln_start(&options, &error) || kiln_push_start(&agent, &error)) {

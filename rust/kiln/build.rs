@@ -1,13 +1,13 @@
-//! Builds the C core: a C compiler is all it needs, and zlib, which libz-sys brings along.
+//! Compiles the C core. Needs only a C compiler; libz-sys provides zlib.
 use std::env;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Modules that a service carries whole.
+/// Modules that a service needs as a whole.
 const WHOLE: [&str; 5] = ["base", "process", "unwind", "capture", "agent"];
-/// The interposers of libc functions, which only work in a shared library.
+/// Interposers of libc functions, which only work in a shared library.
 const PRELOADED: [&str; 2] = ["agent/preload", "process/libc"];
 
 fn main() {
@@ -25,7 +25,7 @@ fn main() {
     embed(&out.join("agent_assets.h"), &[index]);
     embed(&out.join("report/flame_assets.h"), &flame_assets(&src.join("report/flame")));
 
-    // What runs in signal handlers and malloc hooks is compiled with care: see src/unwind/meson.build.
+    // Code for signal handlers and malloc hooks needs special flags: see src/unwind/meson.build.
     let list = fs::read_to_string(src.join("handlers.txt")).unwrap();
     let (handlers, others): (Vec<String>, Vec<String>) =
         files(&src).into_iter().partition(|name| list.lines().any(|line| line == name));
@@ -39,7 +39,7 @@ fn main() {
             .include(&out)
             .define("_GNU_SOURCE", None)
             .define("KILN_VERSION", concat!("\"", env!("CARGO_PKG_VERSION"), "\""))
-            // A profiler that is slow in debug builds would disturb what it measures.
+            // Optimize debug builds as well: a slow profiler would disturb what it measures.
             .opt_level(2)
             .debug(false)
             .pic(true)
@@ -64,13 +64,14 @@ fn main() {
     println!("cargo:include={}", include.display());
 }
 
-/// The names of all sources, as module/file, in a fixed order.
+/// The names of all sources as module/file, in a fixed order.
 fn files(src: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for module in WHOLE {
         sources_below(src, module, &mut names);
     }
-    // What a service carries of the others; tests/check_sources compares it with libkiln.a.
+    // The files that a service needs of other modules; tests/check_sources compares the list with
+    // libkiln.a.
     let list = fs::read_to_string(src.join("service.txt")).unwrap();
     names.extend(list.lines().map(String::from));
     names.sort();
@@ -92,8 +93,8 @@ fn sources_below(src: &Path, folder: &str, names: &mut Vec<String>) {
     }
 }
 
-/// One object in which only what is exported stays visible, so that the program shares no other
-/// name with it; without objcopy, an archive of all objects.
+/// Makes one object in which only exported names stay visible, so that no other name can conflict
+/// with the program's; without objcopy, an archive of all objects.
 fn archive(out: &Path, objects: &[PathBuf]) {
     let whole = out.join("kiln_whole.o");
     let mut link = cc::Build::new().get_compiler().to_command();
@@ -121,7 +122,8 @@ fn archive(out: &Path, objects: &[PathBuf]) {
     build.compile("kiln_core");
 }
 
-/// The scripts and style sheets of flame graphs: core.js is flame_core_js, flame.css is flame_css.
+/// The scripts and style sheets of flame graphs: core.js becomes flame_core_js, flame.css
+/// flame_css.
 fn flame_assets(folder: &Path) -> Vec<(String, PathBuf)> {
     let mut assets = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -136,8 +138,8 @@ fn flame_assets(folder: &Path) -> Vec<(String, PathBuf)> {
     assets
 }
 
-/// What tools/embed.py does: text files as string constants, without indentation, blank lines and
-/// lines that are only a comment; modules without import and export.
+/// Embeds text files as string constants, like tools/embed.py: without indentation, blank lines and
+/// comment lines; JavaScript modules without import and export.
 fn embed(header: &Path, constants: &[(String, PathBuf)]) {
     let mut text = String::from("#pragma once\n");
     for (name, path) in constants {

@@ -1,4 +1,4 @@
-// The installed C interface: checks what it is given and calls the modules.
+// The public C functions: check the arguments and call the modules.
 #include "agent/abi.h"
 
 #include <kiln/heap.h>
@@ -20,8 +20,9 @@
 
 enum { CONVERT_MAX = 1 << 30 };
 
-// Whoever may start or stop threads of ours calls own_threads_end_change afterwards.
-static int begin_start(struct err *e)
+// Checks that threads may be started, and begins a change. On success, call own_threads_end_change
+// afterwards.
+static int begin_thread_start(struct err *e)
 {
     if (process_check_start(e))
         return -1;
@@ -31,16 +32,16 @@ static int begin_start(struct err *e)
                             "installed");
 }
 
-// A filter for all threads has parked ours for good: there is nobody to wait for, and whoever calls
-// may make no system call of ours.
-static bool begin_stop(void)
+// If a filter for all threads is installed, our threads are parked for good: nothing can be joined,
+// and the caller may make none of our system calls.
+static bool begin_thread_stop(void)
 {
     return sandbox_scope() != SANDBOX_ALL_THREADS && own_threads_begin_change();
 }
 
 EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *error)
 {
-    struct kiln_options o = KNOWN(kiln_options, options);
+    struct kiln_options o = ABI_SIZED_COPY(kiln_options, options);
     struct agent_options agent = {.hz = o.frequency,
                                   .perf = o.clock == KILN_CLOCK_PERF,
                                   .depth = o.depth,
@@ -48,22 +49,22 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
                                   .symbol_memory = o.symbol_memory,
                                   .threads = o.threads};
     struct err e = {""};
-    OURS;
+    ABI_SCOPE;
     if (o.clock > KILN_CLOCK_PERF) {
         err_set(&e, "the clock must be timer or perf (KILN_CLOCK_TIMER, KILN_CLOCK_PERF)");
-        return tell(error, &e);
+        return abi_set_error(error, &e);
     }
-    if (begin_start(&e))
-        return tell(error, &e);
+    if (begin_thread_start(&e))
+        return abi_set_error(error, &e);
     int result = collector_start(&agent, &e);
     own_threads_end_change();
-    return result ? tell(error, &e) : 0;
+    return result ? abi_set_error(error, &e) : 0;
 }
 
 EXPORT void kiln_stop(void)
 {
-    OURS;
-    if (!begin_stop())
+    ABI_SCOPE;
+    if (!begin_thread_stop())
         return;
     collector_stop();
     own_threads_end_change();
@@ -74,13 +75,13 @@ EXPORT void kiln_stop(void)
 EXPORT int kiln_window_begin_with(const struct kiln_window_options *options,
                                   struct kiln_error *error)
 {
-    struct kiln_window_options o = KNOWN(kiln_window_options, options);
+    struct kiln_window_options o = ABI_SIZED_COPY(kiln_window_options, options);
     struct agent_window_options agent = {.hz = o.frequency, .force = o.flags & KILN_FORCE};
     struct err e = {""};
-    OURS;
+    ABI_SCOPE;
     int window = agent_window_open(&agent, &e);
     if (window < 0)
-        tell(error, &e);
+        abi_set_error(error, &e);
     return window == AGENT_CONFLICT ? KILN_CONFLICT : window;
 }
 
@@ -89,8 +90,8 @@ EXPORT int kiln_window_begin(struct kiln_error *error)
     return kiln_window_begin_with(NULL, error);
 }
 
-static int write_out(struct model_profile *p, struct arena *arena, int fd,
-                     const struct agent_output *output, struct err *e)
+static int write_profile_to_fd(struct model_profile *p, struct arena *arena, int fd,
+                               const struct agent_output *output, struct err *e)
 {
     struct out out;
     struct process_write_signals held = process_hold_write_signals();
@@ -101,41 +102,42 @@ static int write_out(struct model_profile *p, struct arena *arena, int fd,
     return result;
 }
 
-// A window's profile, or that of the last seconds if window is negative.
-static int write_profile(int window, uint32_t seconds, bool stay, int fd,
-                         const struct agent_output *output, struct kiln_error *error)
+// Writes a window's profile, or that of the last `seconds` if seconds is not 0. stay keeps the
+// window open.
+static int write_window_profile(int window, uint32_t seconds, bool stay, int fd,
+                                const struct agent_output *output, struct kiln_error *error)
 {
     struct err e = {""};
-    OURS;
+    ABI_SCOPE;
     struct arena *arena = arena_new(0);
     if (!arena) {
         if (!stay)
             agent_window_cancel(window);
         err_set(&e, "no memory for a profile");
-        return tell(error, &e);
+        return abi_set_error(error, &e);
     }
     struct model_profile *p = seconds ? agent_last(seconds, arena, &e)
                               : stay  ? agent_window_peek(window, arena, &e)
                                       : agent_window_close(window, arena, &e);
-    int result = p ? write_out(p, arena, fd, output, &e) : -1;
+    int result = p ? write_profile_to_fd(p, arena, fd, output, &e) : -1;
     arena_free(arena);
-    return result ? tell(error, &e) : 0;
+    return result ? abi_set_error(error, &e) : 0;
 }
 
-static int check_output(const struct kiln_output *output, struct agent_output *agent,
-                        struct kiln_error *error)
+static int parse_output_options(const struct kiln_output *output, struct agent_output *agent,
+                                struct kiln_error *error)
 {
     static const enum agent_format formats[] = {
         [KILN_PPROF] = AGENT_PPROF,   [KILN_PPROF_PLAIN] = AGENT_PPROF_PLAIN,
         [KILN_FOLDED] = AGENT_FOLDED, [KILN_SVG] = AGENT_SVG,
         [KILN_HTML] = AGENT_HTML,     [KILN_JSON] = AGENT_JSON,
     };
-    struct kiln_output o = KNOWN(kiln_output, output);
+    struct kiln_output o = ABI_SIZED_COPY(kiln_output, output);
     struct err e;
     if (o.format >= sizeof formats / sizeof *formats) {
         err_set(&e, "%u is no output format; they are 0 (KILN_PPROF) to %zu", o.format,
                 sizeof formats / sizeof *formats - 1);
-        return tell(error, &e);
+        return abi_set_error(error, &e);
     }
     *agent = (struct agent_output){.format = formats[o.format],
                                    .addresses = o.flags & KILN_ADDRESSES,
@@ -149,29 +151,29 @@ EXPORT int kiln_window_write_as(int window, int fd, const struct kiln_output *ou
                                 struct kiln_error *error)
 {
     struct agent_output agent;
-    bool stay = KNOWN(kiln_output, output).flags & KILN_STAY;
-    if (check_output(output, &agent, error)) {
+    bool stay = ABI_SIZED_COPY(kiln_output, output).flags & KILN_STAY;
+    if (parse_output_options(output, &agent, error)) {
         if (!stay)
             agent_window_cancel(window);
         return -1;
     }
-    return write_profile(window, 0, stay, fd, &agent, error);
+    return write_window_profile(window, 0, stay, fd, &agent, error);
 }
 
 EXPORT int kiln_window_write(int window, int fd, struct kiln_error *error)
 {
     struct agent_output output = {.format = AGENT_PPROF, .addresses = true, .made_code = true};
-    return write_profile(window, 0, false, fd, &output, error);
+    return write_window_profile(window, 0, false, fd, &output, error);
 }
 
 EXPORT int kiln_last_write(uint32_t seconds, int fd, const struct kiln_output *output,
                            struct kiln_error *error)
 {
     struct agent_output agent;
-    if (check_output(output, &agent, error))
+    if (parse_output_options(output, &agent, error))
         return -1;
-    // Zero seconds are no window either: out of range on purpose.
-    return write_profile(-1, seconds ? seconds : UINT32_MAX, false, fd, &agent, error);
+    // 0 seconds must be rejected but would select a window here, so pass a value out of range.
+    return write_window_profile(-1, seconds ? seconds : UINT32_MAX, false, fd, &agent, error);
 }
 
 EXPORT void kiln_window_cancel(int window)
@@ -179,8 +181,8 @@ EXPORT void kiln_window_cancel(int window)
     agent_window_cancel(window);
 }
 
-static int convert(const void *profile, size_t n, int fd, const struct agent_output *output,
-                   struct arena *arena, struct err *e)
+static int convert_profile(const void *profile, size_t n, int fd, const struct agent_output *output,
+                           struct arena *arena, struct err *e)
 {
     struct out raw;
     out_init_memory(&raw, CONVERT_MAX);
@@ -189,7 +191,7 @@ static int convert(const void *profile, size_t n, int fd, const struct agent_out
         p = codec_read_pprof(arena, profile, n, e);
     else if (gzip_read(&raw, profile, n, CONVERT_MAX, e) == 0 && out_finish(&raw, e) == 0)
         p = codec_read_pprof(arena, (const uint8_t *)raw.p, raw.n, e);
-    int result = p ? write_out(p, arena, fd, output, e) : -1;
+    int result = p ? write_profile_to_fd(p, arena, fd, output, e) : -1;
     out_fini(&raw);
     return result;
 }
@@ -199,14 +201,14 @@ EXPORT int kiln_convert(const void *profile, size_t n, int fd, const struct kiln
 {
     struct agent_output agent;
     struct err e = {"no memory for a profile"};
-    OURS;
-    if (check_output(output, &agent, error))
+    ABI_SCOPE;
+    if (parse_output_options(output, &agent, error))
         return -1;
     agent.as_is = true;
     struct arena *arena = arena_new(0);
-    int result = arena ? convert(profile, n, fd, &agent, arena, &e) : -1;
+    int result = arena ? convert_profile(profile, n, fd, &agent, arena, &e) : -1;
     arena_free(arena);
-    return result ? tell(error, &e) : 0;
+    return result ? abi_set_error(error, &e) : 0;
 }
 
 // --- heap ---
@@ -221,19 +223,19 @@ EXPORT int kiln_heap_activate(struct kiln_error *error)
 {
     const struct heap_source *source = heap_source();
     struct err e = {""};
-    OURS;
+    ABI_SCOPE;
     if (!source)
         err_set(&e, "nobody tells kiln of allocations: preload or link libkiln_malloc.so, or use "
                     "an allocator that does, or a jemalloc that was started with prof:true");
-    return source && source->activate(&e) == 0 ? 0 : tell(error, &e);
+    return source && source->activate(&e) == 0 ? 0 : abi_set_error(error, &e);
 }
 
 EXPORT int kiln_heap_deactivate(struct kiln_error *error)
 {
     const struct heap_source *source = heap_source();
     struct err e = {""};
-    OURS;
-    return source && source->active() && source->deactivate(&e) ? tell(error, &e) : 0;
+    ABI_SCOPE;
+    return source && source->active() && source->deactivate(&e) ? abi_set_error(error, &e) : 0;
 }
 
 EXPORT void kiln_heap_interposed(void)
@@ -243,12 +245,13 @@ EXPORT void kiln_heap_interposed(void)
 
 EXPORT int kiln_heap_start(const struct kiln_heap_options *options, struct kiln_error *error)
 {
-    struct kiln_heap_options o = KNOWN(kiln_heap_options, options);
+    struct kiln_heap_options o = ABI_SIZED_COPY(kiln_heap_options, options);
     struct capture_heap_options capture = {
         .interval = o.interval, .depth = o.depth, .memory = o.memory, .seed = o.seed};
     struct err e = {""};
-    OURS;
-    return process_check_start(&e) || heap_sampler_start(&capture, &e) ? tell(error, &e) : 0;
+    ABI_SCOPE;
+    return process_check_start(&e) || heap_sampler_start(&capture, &e) ? abi_set_error(error, &e)
+                                                                       : 0;
 }
 
 EXPORT void kiln_heap_stop(void)
@@ -264,49 +267,49 @@ EXPORT int kiln_heap_active(void)
 EXPORT int kiln_heap_set_interval(uint64_t bytes, struct kiln_error *error)
 {
     struct err e = {""};
-    return heap_sampler.set_interval(bytes, &e) ? tell(error, &e) : 0;
+    return heap_sampler.set_interval(bytes, &e) ? abi_set_error(error, &e) : 0;
 }
 
-// Everything, or a window's difference.
-static int write_heap(const int *window, int fd, const struct kiln_output *output,
-                      struct kiln_error *error)
+// Writes everything, or the difference of a window.
+static int write_heap_profile(const int *window, int fd, const struct kiln_output *output,
+                              struct kiln_error *error)
 {
     struct agent_output agent;
     struct err e = {""};
-    OURS;
+    ABI_SCOPE;
     struct arena *arena = arena_new(0);
-    int result = check_output(output, &agent, error);
+    int result = parse_output_options(output, &agent, error);
     if (!arena || result) {
         if (window)
             heap_window_cancel(*window);
         arena_free(arena);
         err_set(&e, "no memory for a profile");
-        return result ? -1 : tell(error, &e);
+        return result ? -1 : abi_set_error(error, &e);
     }
     struct model_profile *p =
         window ? heap_window_close(*window, arena, &e) : heap_profile(arena, &e);
-    result = p ? write_out(p, arena, fd, &agent, &e) : -1;
+    result = p ? write_profile_to_fd(p, arena, fd, &agent, &e) : -1;
     arena_free(arena);
-    return result ? tell(error, &e) : 0;
+    return result ? abi_set_error(error, &e) : 0;
 }
 
 EXPORT int kiln_heap_write(int fd, const struct kiln_output *output, struct kiln_error *error)
 {
-    return write_heap(NULL, fd, output, error);
+    return write_heap_profile(NULL, fd, output, error);
 }
 
 EXPORT int kiln_heap_window_begin(struct kiln_error *error)
 {
     struct err e = {""};
-    OURS;
+    ABI_SCOPE;
     int window = heap_window_open(&e);
-    return window < 0 ? tell(error, &e) : window;
+    return window < 0 ? abi_set_error(error, &e) : window;
 }
 
 EXPORT int kiln_heap_window_write(int window, int fd, const struct kiln_output *output,
                                   struct kiln_error *error)
 {
-    return write_heap(&window, fd, output, error);
+    return write_heap_profile(&window, fd, output, error);
 }
 
 EXPORT void kiln_heap_window_cancel(int window)
@@ -316,7 +319,7 @@ EXPORT void kiln_heap_window_cancel(int window)
 
 // --- labels ---
 
-// NULL is the empty text: it may come from getenv.
+// NULL counts as an empty text, because it may come from getenv.
 static struct str label_text(const char *text)
 {
     return str_from(text ? text : "");
@@ -364,7 +367,7 @@ EXPORT void kiln_labels_pop(kiln_labels had)
     agent_label_release(kiln_labels_enter(had));
 }
 
-static bool is_zero(const unsigned char *p, size_t n)
+static bool ids_are_zero(const unsigned char *p, size_t n)
 {
     for (size_t i = 0; p && i < n; i++)
         if (p[i])
@@ -379,7 +382,7 @@ EXPORT void kiln_set_trace(const unsigned char *trace_id, const unsigned char *s
         memcpy(ids.trace, trace_id, sizeof ids.trace);
     if (span_id)
         memcpy(&ids.span, span_id, sizeof ids.span);
-    capture_set_ids(is_zero((const unsigned char *)&ids, sizeof ids) ? NULL : &ids);
+    capture_set_ids(ids_are_zero((const unsigned char *)&ids, sizeof ids) ? NULL : &ids);
 }
 
 EXPORT void kiln_context_get(struct kiln_context *context)
@@ -464,17 +467,17 @@ EXPORT int kiln_serve(const struct kiln_serve_options *options, struct kiln_erro
     if (options)
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     struct err e = {""};
-    OURS;
-    if (begin_start(&e))
-        return tell(error, &e);
+    ABI_SCOPE;
+    if (begin_thread_start(&e))
+        return abi_set_error(error, &e);
     int result = endpoints_serve(o.address ? o.address : "127.0.0.1:6060", o.token, &e);
     own_threads_end_change();
-    return result ? tell(error, &e) : 0;
+    return result ? abi_set_error(error, &e) : 0;
 }
 
 EXPORT void kiln_serve_stop(void)
 {
-    if (!begin_stop())
+    if (!begin_thread_stop())
         return;
     endpoints_stop();
     own_threads_end_change();
@@ -489,20 +492,20 @@ EXPORT int kiln_serve_address(char *text, size_t n)
 
 EXPORT int kiln_push_start(const struct kiln_push_options *options, struct kiln_error *error)
 {
-    struct kiln_push_options o = KNOWN(kiln_push_options, options);
+    struct kiln_push_options o = ABI_SIZED_COPY(kiln_push_options, options);
     struct err e = {""};
-    OURS;
-    if (begin_start(&e))
-        return tell(error, &e);
+    ABI_SCOPE;
+    if (begin_thread_start(&e))
+        return abi_set_error(error, &e);
     int result = push_start(&o, &e);
     own_threads_end_change();
-    return result ? tell(error, &e) : 0;
+    return result ? abi_set_error(error, &e) : 0;
 }
 
 EXPORT void kiln_push_stop(void)
 {
-    OURS;
-    if (!begin_stop())
+    ABI_SCOPE;
+    if (!begin_thread_stop())
         return;
     push_stop();
     own_threads_end_change();

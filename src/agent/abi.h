@@ -1,4 +1,4 @@
-// Between the files of the C interface.
+// Shared by the files that implement the C interface.
 #pragma once
 
 #include <kiln/kiln.h>
@@ -10,9 +10,8 @@
 #include "base/err.h"
 #include "capture/heap_capture.h"
 
-// A copy of a struct that begins with its size, as this library knows it: what an older caller
-// does not have is zero.
-#define KNOWN(type, given)                                                         \
+// Copies a struct that begins with its size. Fields that an older caller's struct lacks are zero.
+#define ABI_SIZED_COPY(type, given)                                                \
     ({                                                                             \
         struct type known_ = {0};                                                  \
         if (given)                                                                 \
@@ -21,8 +20,9 @@
         known_;                                                                    \
     })
 
-// A thread that is cancelled in here would take locks with it. What is allocated is ours.
-#define OURS __attribute__((cleanup(abi_leave))) int cancellation_ = abi_enter()
+// For the length of a function, keeps the thread from being canceled while it holds our locks, and
+// keeps our own allocations out of heap samples.
+#define ABI_SCOPE __attribute__((cleanup(abi_leave))) int cancellation_ = abi_enter()
 
 static inline int abi_enter(void)
 {
@@ -38,7 +38,7 @@ static inline void abi_leave(const int *had)
     pthread_setcancelstate(*had, NULL);
 }
 
-static inline int tell(struct kiln_error *error, const struct err *e)
+static inline int abi_set_error(struct kiln_error *error, const struct err *e)
 {
     if (error)
         memcpy(error->message, e->message, sizeof error->message);

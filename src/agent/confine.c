@@ -26,7 +26,7 @@ static void before_confinement(const struct sandbox_verdict *verdict, bool all)
         if (h && !verdict->again)
             h->last_chance_to_write();
         own_threads_park();
-        // Samples still reach `kiln run`, which reads them from outside.
+        // `kiln run` reads samples from outside of the process, so handlers may continue.
         sampling_stopped = capture_running() && (verdict->kills_handler || !journal_is_open());
         if (sampling_stopped)
             capture_end();

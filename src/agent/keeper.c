@@ -24,25 +24,25 @@ static struct {
 
 static __thread bool is_keeper INITIAL_EXEC;
 
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value, struct timespec *patience)
+static void keeper_futex(_Atomic uint32_t *word, int operation, uint32_t value,
+                         struct timespec *timeout)
 {
-    process_call(SYS_futex, (long)word, operation | FUTEX_PRIVATE_FLAG, value, (long)patience, 0,
-                 0);
+    process_call(SYS_futex, (long)word, operation | FUTEX_PRIVATE_FLAG, value, (long)timeout, 0, 0);
 }
 
-static void ask(uint32_t job)
+static void keeper_ask(uint32_t job)
 {
     atomic_fetch_or(&keeper.jobs, job);
-    futex(&keeper.jobs, FUTEX_WAKE, 1, NULL);
+    keeper_futex(&keeper.jobs, FUTEX_WAKE, 1, NULL);
 }
 
 static void wake_keeper(void)
 {
-    ask(WAKE);
+    keeper_ask(WAKE);
 }
 
-// Without exit handlers nobody else writes, and this thread cannot wait for itself.
-static void end_process(const struct keeper_hooks *hooks)
+// Without exit handlers nobody else writes the profile, and this thread cannot wait for itself.
+static void keeper_end_now(const struct keeper_hooks *hooks)
 {
     int status = atomic_load(&keeper.status);
     if (status && hooks)
@@ -51,7 +51,7 @@ static void end_process(const struct keeper_hooks *hooks)
     own_thread_end_process(status);
 }
 
-static void *keep(void *context)
+static void *keeper_main(void *context)
 {
     struct timespec second = {.tv_sec = CHECKPOINT_SECONDS};
     is_keeper = true;
@@ -62,17 +62,17 @@ static void *keep(void *context)
         uint32_t jobs = atomic_exchange(&keeper.jobs, 0);
         bool regularly = hooks && atomic_load(&keeper.regularly);
         if (jobs & END_PROCESS)
-            end_process(hooks);
+            keeper_end_now(hooks);
         if (jobs & WRITE_AT_EXIT) {
             if (hooks)
                 hooks->write_at_exit();
             atomic_store(&keeper.written, 1);
-            futex(&keeper.written, FUTEX_WAKE, 1, NULL);
+            keeper_futex(&keeper.written, FUTEX_WAKE, 1, NULL);
         } else if (regularly) {
             hooks->write_so_far();
         }
         own_thread_park_point();
-        futex(&keeper.jobs, FUTEX_WAIT, 0, regularly ? &second : NULL);
+        keeper_futex(&keeper.jobs, FUTEX_WAIT, 0, regularly ? &second : NULL);
     }
     return NULL;
 }
@@ -89,7 +89,7 @@ int keeper_start(struct err *e)
         return 0;
     own_threads_on_park(wake_keeper);
     int result =
-        own_thread_start(&thread, keep, NULL, OWN_THREAD_DETACHED, "that writes at exit", e);
+        own_thread_start(&thread, keeper_main, NULL, OWN_THREAD_DETACHED, "that writes at exit", e);
     if (result)
         atomic_store(&keeper.started, false);
     return result;
@@ -101,10 +101,10 @@ void keeper_write_at_exit(unsigned seconds)
     struct timespec second = {.tv_sec = 1};
     if (!atomic_load(&keeper.started))
         return;
-    ask(WRITE_AT_EXIT);
+    keeper_ask(WRITE_AT_EXIT);
     // A signal handler may fork meanwhile, and the child has no keeper to wait for.
     while (atomic_load(&keeper.started) && !atomic_load(&keeper.written) && process_now_ns() < end)
-        futex(&keeper.written, FUTEX_WAIT, 0, &second);
+        keeper_futex(&keeper.written, FUTEX_WAIT, 0, &second);
 }
 
 bool keeper_can_write(void)
@@ -115,7 +115,7 @@ bool keeper_can_write(void)
 void keeper_write_regularly(void)
 {
     atomic_store(&keeper.regularly, true);
-    ask(WAKE);
+    keeper_ask(WAKE);
 }
 
 void keeper_end_process(int status)
@@ -123,7 +123,7 @@ void keeper_end_process(int status)
     atomic_store(&keeper.status, status);
     if (!atomic_load(&keeper.started))
         own_thread_end_process(status);
-    ask(END_PROCESS);
+    keeper_ask(END_PROCESS);
 }
 
 void keeper_after_fork_in_child(void)

@@ -1,4 +1,4 @@
-// Profiles as bytes, in the formats that a service gives out.
+// Writes profiles in the formats that a service provides.
 #include <errno.h>
 #include <stdio.h>
 
@@ -10,14 +10,14 @@
 #include "codec/codec.h"
 #include "report/flame.h"
 
-// What a reader looks at first.
+// The type that readers show first.
 static uint32_t main_type(const struct model_profile *p, uint32_t otherwise)
 {
     int type = p->default_type ? model_type_index(p, model_str(p, p->default_type), NULL) : -1;
     return type < 0 ? otherwise : (uint32_t)type;
 }
 
-static int write_pprof(const struct model_profile *p, struct out *out, struct err *e)
+static int write_gzipped_pprof(const struct model_profile *p, struct out *out, struct err *e)
 {
     struct out raw;
     out_init_memory(&raw, SIZE_MAX);
@@ -35,8 +35,8 @@ static const char *title_of(const struct model_profile *p)
     return str_starts(type, STR("alloc_")) ? "Memory allocated by" : "CPU time of";
 }
 
-static int write_flame(const struct model_profile *p, struct arena *arena,
-                       const struct agent_output *o, struct out *out, struct err *e)
+static int write_flame_graph(const struct model_profile *p, struct arena *arena,
+                             const struct agent_output *o, struct out *out, struct err *e)
 {
     bool html = o->format == AGENT_HTML;
     struct report_flame_options options = {
@@ -59,8 +59,8 @@ static int write_flame(const struct model_profile *p, struct arena *arena,
     return 0;
 }
 
-static int write_as(struct model_profile *p, struct arena *arena, const struct agent_output *o,
-                    struct out *out, struct err *e)
+static int write_format(struct model_profile *p, struct arena *arena, const struct agent_output *o,
+                        struct out *out, struct err *e)
 {
     if (!o->addresses && !o->as_is)
         p = names_fill(p, agent_symbol_memory(), arena, e);
@@ -73,7 +73,7 @@ static int write_as(struct model_profile *p, struct arena *arena, const struct a
         p->label_set = NULL;
     switch (o->format) {
     case AGENT_PPROF:
-        return write_pprof(p, out, e);
+        return write_gzipped_pprof(p, out, e);
     case AGENT_PPROF_PLAIN:
         return codec_write_pprof(p, out, e);
     case AGENT_FOLDED:
@@ -87,7 +87,7 @@ static int write_as(struct model_profile *p, struct arena *arena, const struct a
         return 0;
     case AGENT_SVG:
     case AGENT_HTML:
-        return write_flame(p, arena, o, out, e);
+        return write_flame_graph(p, arena, o, out, e);
     }
     return err_set(e, "%d is no format", (int)o->format);
 }
@@ -98,7 +98,7 @@ int agent_write(struct model_profile *p, struct arena *arena, const struct agent
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
-    int result = write_as(p, arena, o, out, e);
+    int result = write_format(p, arena, o, out, e);
     arena_try_end(arena);
     return result;
 }

@@ -10,7 +10,7 @@
 #include "base/pages.h"
 #include "base/str.h"
 
-// Under AddressSanitizer every allocation is followed by bytes that must not be touched.
+// With AddressSanitizer, poisoned bytes follow every allocation.
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_ASAN 1
 #elif defined(__has_feature)
@@ -35,7 +35,7 @@ enum {
     ALIGNMENT = 16,
     FIRST_CHUNK = 64 << 10,
     LAST_CHUNK = 4 << 20,
-    // From here on an allocation is a mapping of its own, which can be remapped.
+    // Allocations from this size on get their own mapping, which mremap can grow.
     LARGE = 2 << 20,
     HUGE = 4 << 20,
     HUGE_ALIGNMENT = 2 << 20,
@@ -46,19 +46,19 @@ enum {
 struct chunk {
     struct chunk *prev, *next;
     size_t size;
-    size_t used; // bytes that may be other than zero; not up to date in the arena's first chunk
+    size_t used; // bytes that may be nonzero; not up to date in the arena's first chunk
 };
 
 struct arena {
     struct chunk *small, *large;
     char *at, *end;
-    char *dirty; // from at up to here memory may be other than zero
+    char *dirty; // bytes from `at` up to here may be nonzero
     size_t held, limit, next_chunk;
     struct budget *budget;
-    size_t steps; // since the budget was checked
+    size_t steps; // since the last check of the budget
     struct arena_trap *trap;
     struct arena *children, *sibling; // adopted
-    bool refused;                     // what was asked for was at fault when it last failed
+    bool refused;                     // the last failure was arena_refuse's
     struct err why;
 };
 
@@ -69,9 +69,9 @@ void arena_on_exhaustion(void (*end)(const char *why))
     end_of_memory = end;
 }
 
-// Returns only where nobody is there to jump to and nobody to end the process: in a library, by a
-// mistake of ours. The host is not to pay for it.
-static void jump_out(struct arena *arena)
+// Returns only if there is neither a trap nor an exit function: in the library, and only because of
+// a bug in it. Do not kill the host for that.
+static void jump_to_trap(struct arena *arena)
 {
     if (arena->trap) {
         struct arena_trap *trap = arena->trap;
@@ -83,7 +83,7 @@ static void jump_out(struct arena *arena)
     nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
 }
 
-// Returns when it is time to try again.
+// Returns when the caller should try again.
 static void out_of_memory(struct arena *arena, size_t wanted)
 {
     arena->refused = false;
@@ -92,29 +92,30 @@ static void out_of_memory(struct arena *arena, size_t wanted)
                 arena->limit >> 10);
     else
         err_set(&arena->why, "out of memory: %zu more bytes could not be had", wanted);
-    jump_out(arena);
+    jump_to_trap(arena);
 }
 
-static _Noreturn void give_up(struct arena *arena, bool refused, const char *format, va_list args)
+static _Noreturn void arena_jump_with(struct arena *arena, bool refused, const char *format,
+                                      va_list args)
 {
     vsnprintf(arena->why.message, sizeof arena->why.message, format, args);
     arena->refused = refused;
     for (;;)
-        jump_out(arena);
+        jump_to_trap(arena);
 }
 
 void arena_fail(struct arena *arena, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    give_up(arena, false, format, args);
+    arena_jump_with(arena, false, format, args);
 }
 
 void arena_refuse(struct arena *arena, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    give_up(arena, true, format, args);
+    arena_jump_with(arena, true, format, args);
 }
 
 bool arena_refused(const struct arena *arena)
@@ -144,8 +145,8 @@ void arena_spend(struct arena *arena, size_t steps)
     arena_check(arena);
 }
 
-// Charges bytes that the arena is about to hold, or jumps.
-static void charge(struct arena *arena, size_t bytes)
+// Charges bytes that the arena is about to hold. Jumps if the budget has no room.
+static void charge_budget(struct arena *arena, size_t bytes)
 {
     if (!arena->budget)
         return;
@@ -154,7 +155,7 @@ static void charge(struct arena *arena, size_t bytes)
         fail_by_budget(arena);
 }
 
-static void release(struct arena *arena, size_t bytes)
+static void release_budget(struct arena *arena, size_t bytes)
 {
     if (arena->budget)
         budget_release(&arena->budget->account, bytes);
@@ -162,7 +163,7 @@ static void release(struct arena *arena, size_t bytes)
 
 void *arena_map(size_t size)
 {
-    // Aligned to huge pages, so that they can be used: a page fault for 2 MiB, not 512.
+    // Aligned so that huge pages can be used: one page fault per 2 MiB instead of 512.
     size_t extra = size >= HUGE ? HUGE_ALIGNMENT : 0;
     char *p = pages_map(size + extra);
     if (!p)
@@ -205,78 +206,78 @@ struct budget *arena_budget(const struct arena *arena)
     return arena->budget;
 }
 
-// --- chunks that are kept for the next arena ---
+// --- cache of chunks for the next arena ---
 
-// Pages that are in the process are zeroed in a tenth of the time that the kernel takes to give new
-// ones. Lists by size: FIRST_CHUNK << i.
-enum { KEPT_SIZES = 5 };
+// Zeroing pages that the process has already takes a tenth of the time that the kernel takes to
+// provide new ones. List i has chunks of size FIRST_CHUNK << i.
+enum { CACHED_SIZES = 5 };
 
 static struct {
     pthread_mutex_t lock;
-    struct chunk *lists[KEPT_SIZES];
+    struct chunk *lists[CACHED_SIZES];
     size_t bytes, limit;
-} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} chunk_cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void arena_keep(size_t bytes)
 {
-    kept.limit = bytes;
+    chunk_cache.limit = bytes;
 }
 
-// The list for chunks of this size; KEPT_SIZES: they are not kept.
-static unsigned kept_list(size_t size)
+// Returns the list for chunks of this size; CACHED_SIZES if they are not cached.
+static unsigned chunk_cache_list(size_t size)
 {
     unsigned i = 0;
-    while (i < KEPT_SIZES && (size_t)FIRST_CHUNK << i != size)
+    while (i < CACHED_SIZES && (size_t)FIRST_CHUNK << i != size)
         i++;
     return i;
 }
 
-static struct chunk *kept_take(size_t size)
+static struct chunk *chunk_cache_take(size_t size)
 {
-    unsigned i = kept.limit ? kept_list(size) : KEPT_SIZES;
-    if (i == KEPT_SIZES)
+    unsigned i = chunk_cache.limit ? chunk_cache_list(size) : CACHED_SIZES;
+    if (i == CACHED_SIZES)
         return NULL;
-    pthread_mutex_lock(&kept.lock);
-    struct chunk *chunk = kept.lists[i];
+    pthread_mutex_lock(&chunk_cache.lock);
+    struct chunk *chunk = chunk_cache.lists[i];
     if (chunk) {
-        kept.lists[i] = chunk->next;
-        kept.bytes -= size;
+        chunk_cache.lists[i] = chunk->next;
+        chunk_cache.bytes -= size;
     }
-    pthread_mutex_unlock(&kept.lock);
+    pthread_mutex_unlock(&chunk_cache.lock);
     if (chunk)
         chunk->prev = chunk->next = NULL;
     return chunk;
 }
 
-// false: there is no room.
-static bool kept_give(struct chunk *chunk)
+// Returns false if the cache is full.
+static bool chunk_cache_add(struct chunk *chunk)
 {
-    unsigned i = kept.limit ? kept_list(chunk->size) : KEPT_SIZES;
-    if (i == KEPT_SIZES)
+    unsigned i = chunk_cache.limit ? chunk_cache_list(chunk->size) : CACHED_SIZES;
+    if (i == CACHED_SIZES)
         return false;
-    pthread_mutex_lock(&kept.lock);
-    bool room = kept.bytes + chunk->size <= kept.limit;
+    pthread_mutex_lock(&chunk_cache.lock);
+    bool room = chunk_cache.bytes + chunk->size <= chunk_cache.limit;
     if (room) {
-        kept.bytes += chunk->size;
-        chunk->next = kept.lists[i];
-        kept.lists[i] = chunk;
+        chunk_cache.bytes += chunk->size;
+        chunk->next = chunk_cache.lists[i];
+        chunk_cache.lists[i] = chunk;
     }
-    pthread_mutex_unlock(&kept.lock);
+    pthread_mutex_unlock(&chunk_cache.lock);
     return room;
 }
 
-static void free_all(struct chunk *chunk)
+static void free_chunks(struct chunk *chunk)
 {
     while (chunk) {
         struct chunk *next = chunk->next;
         UNPOISON(chunk, chunk->size);
-        if (!kept_give(chunk))
+        if (!chunk_cache_add(chunk))
             munmap(chunk, chunk->size);
         chunk = next;
     }
 }
 
-// Before another chunk is the first one.
+// Updates `used` before another chunk becomes the first one.
 static void leave_chunk(struct arena *arena)
 {
     if (arena->small)
@@ -293,9 +294,9 @@ void arena_free(struct arena *arena)
         arena_free(child);
     }
     leave_chunk(arena);
-    free_all(arena->small);
-    free_all(arena->large);
-    release(arena, arena->held);
+    free_chunks(arena->small);
+    free_chunks(arena->large);
+    release_budget(arena, arena->held);
     free(arena);
 }
 
@@ -309,12 +310,12 @@ static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t 
 {
     if (arena->limit && (size > arena->limit || arena->held > arena->limit - size))
         out_of_memory(arena, size);
-    charge(arena, size);
-    struct chunk *chunk = kept_take(size);
+    charge_budget(arena, size);
+    struct chunk *chunk = chunk_cache_take(size);
     while (!chunk && !(chunk = arena_map(size))) {
-        release(arena, size);
+        release_budget(arena, size);
         out_of_memory(arena, size);
-        charge(arena, size);
+        charge_budget(arena, size);
     }
     arena->held += size;
     chunk->size = size;
@@ -335,7 +336,7 @@ static void *alloc_large(struct arena *arena, size_t size)
     return chunk + 1;
 }
 
-// What an allocation takes of its chunk.
+// Size of an allocation within its chunk.
 static size_t round_small(size_t size)
 {
     return (size + REDZONE + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
@@ -356,8 +357,8 @@ static void next_chunk(struct arena *arena, size_t size)
         arena->next_chunk *= 2;
 }
 
-// Bytes that are neither unpoisoned nor zeroed yet.
-static void *take(struct arena *arena, size_t size)
+// Returns bytes that are still poisoned and not zeroed.
+static void *take_bytes(struct arena *arena, size_t size)
 {
     if ((size_t)(arena->end - arena->at) < size)
         next_chunk(arena, size);
@@ -366,8 +367,8 @@ static void *take(struct arena *arena, size_t size)
     return p;
 }
 
-// Zeroes n bytes that were taken from p on, where that is necessary.
-static void clean(const struct arena *arena, char *p, size_t n)
+// Unpoisons the n bytes at p and zeroes those that may be nonzero.
+static void unpoison_and_zero(const struct arena *arena, char *p, size_t n)
 {
     UNPOISON(p, n);
     if (p < arena->dirty)
@@ -379,8 +380,8 @@ void *arena_alloc(struct arena *arena, size_t size)
     arena_spend(arena, 1);
     if (size >= LARGE)
         return alloc_large(arena, size);
-    void *p = take(arena, round_small(size));
-    clean(arena, p, size);
+    void *p = take_bytes(arena, round_small(size));
+    unpoison_and_zero(arena, p, size);
     return p;
 }
 
@@ -391,7 +392,7 @@ void *arena_raw(struct arena *arena, size_t count, size_t size)
         out_of_memory(arena, SIZE_MAX);
     if (total >= LARGE)
         return alloc_large(arena, total);
-    void *p = take(arena, round_small(total));
+    void *p = take_bytes(arena, round_small(total));
     UNPOISON(p, total);
     SPOIL(p, total);
     return p;
@@ -410,20 +411,20 @@ static void *grow_large(struct arena *arena, void *old, size_t new_size)
     struct chunk *chunk = (struct chunk *)old - 1;
     while (new_size > SIZE_MAX / 2)
         out_of_memory(arena, new_size);
-    size_t was = chunk->size, size = round_to_pages(new_size + REDZONE + sizeof *chunk);
-    UNPOISON(chunk, was);
-    if (size <= was)
-        size = was;
-    if (arena->limit && arena->held + (size - was) > arena->limit)
-        out_of_memory(arena, size - was);
-    charge(arena, size - was);
+    size_t old_bytes = chunk->size, size = round_to_pages(new_size + REDZONE + sizeof *chunk);
+    UNPOISON(chunk, old_bytes);
+    if (size <= old_bytes)
+        size = old_bytes;
+    if (arena->limit && arena->held + (size - old_bytes) > arena->limit)
+        out_of_memory(arena, size - old_bytes);
+    charge_budget(arena, size - old_bytes);
     struct chunk *moved;
-    while ((moved = mremap(chunk, was, size, MREMAP_MAYMOVE)) == MAP_FAILED) {
-        release(arena, size - was);
-        out_of_memory(arena, size - was);
-        charge(arena, size - was);
+    while ((moved = mremap(chunk, old_bytes, size, MREMAP_MAYMOVE)) == MAP_FAILED) {
+        release_budget(arena, size - old_bytes);
+        out_of_memory(arena, size - old_bytes);
+        charge_budget(arena, size - old_bytes);
     }
-    arena->held += size - was;
+    arena->held += size - old_bytes;
     moved->size = size;
     if (size >= HUGE)
         madvise(moved, size, MADV_HUGEPAGE);
@@ -443,12 +444,12 @@ void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_siz
         return old;
     if (old && old_size >= LARGE)
         return grow_large(arena, old, new_size);
-    // The last one of its chunk stays where it is.
+    // The last allocation of its chunk can grow in place.
     size_t more = round_small(new_size) - round_small(old_size);
     if (old && new_size < LARGE && (char *)old + round_small(old_size) == arena->at &&
         more <= (size_t)(arena->end - arena->at)) {
         arena->at += more;
-        clean(arena, (char *)old + old_size, new_size - old_size);
+        unpoison_and_zero(arena, (char *)old + old_size, new_size - old_size);
         return old;
     }
     if (new_size >= LARGE) {
@@ -457,11 +458,11 @@ void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_siz
             memcpy(large, old, old_size);
         return large;
     }
-    char *p = take(arena, round_small(new_size));
+    char *p = take_bytes(arena, round_small(new_size));
     UNPOISON(p, old_size);
     if (old_size)
         memcpy(p, old, old_size);
-    clean(arena, p + old_size, new_size - old_size);
+    unpoison_and_zero(arena, p + old_size, new_size - old_size);
     return p;
 }
 

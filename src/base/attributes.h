@@ -1,8 +1,9 @@
-// Attributes of symbols and of thread-local variables.
+// Attributes for symbols and thread-local variables.
 #pragma once
 
-// Part of the library's interface: everything else is hidden.
+// A symbol of the library's interface. All others are hidden.
 #define EXPORT __attribute__((visibility("default")))
 
-// A thread-local variable that a signal handler or a malloc hook reads: finding it cannot allocate.
+// A thread-local variable that a signal handler or a malloc hook reads. Accessing it never
+// allocates.
 #define INITIAL_EXEC __attribute__((tls_model("initial-exec")))

@@ -75,7 +75,7 @@ void budget_rest(struct budget *b)
 
 int budget_lock(struct budget *b, pthread_mutex_t *lock)
 {
-    // Not pthread_mutex_clocklock: ThreadSanitizer does not know it.
+    // Not pthread_mutex_clocklock: ThreadSanitizer does not support it.
     const struct timespec turn = {.tv_nsec = 1000000};
     if (!b)
         return pthread_mutex_lock(lock);

@@ -4,8 +4,8 @@
 
 uint64_t hash_secret[4];
 
-// The kernel's random bytes of this exec need no system call, which a seccomp filter of the host
-// could refuse. libc uses them too, so what is kept here does not reveal them.
+// AT_RANDOM needs no system call, which a seccomp filter of the host could reject. libc uses these
+// bytes as well; hashing them keeps the secret from revealing them.
 __attribute__((constructor(101))) static void hash_choose_secret(void)
 {
     struct {
@@ -40,7 +40,7 @@ uint64_t hash_bytes(const void *data, size_t n, uint64_t seed)
     size_t left = n;
     for (; left > 16; p += 16, left -= 16)
         h = hash_fold(load_eight(p) ^ hash_secret[2], load_eight(p + 8) ^ h);
-    // The rest in two parts that may overlap; h knows the length.
+    // Hash the rest as two words that may overlap; h already includes the length.
     if (left >= 8) {
         a = load_eight(p);
         b = load_eight(p + left - 8);
@@ -76,7 +76,7 @@ uint64_t hash_stable(const void *data, size_t n, uint64_t seed)
     return hash_stable_mix(h, 0x8ebc6af09c88c6e3u);
 }
 
-static uint32_t slots_for(struct arena *arena, size_t items)
+static uint32_t table_slots_for(struct arena *arena, size_t items)
 {
     size_t slots = 16;
     while (slots * 3 / 4 <= items)
@@ -88,11 +88,11 @@ static uint32_t slots_for(struct arena *arena, size_t items)
 
 void hash_init(struct hash_table *table, struct arena *arena, size_t expected)
 {
-    uint32_t slots = slots_for(arena, expected);
+    uint32_t slots = table_slots_for(arena, expected);
     *table = (struct hash_table){arena_array(arena, slots, sizeof(struct hash_slot)), 0, slots - 1};
 }
 
-static void put(struct hash_table *table, struct hash_slot what)
+static void put_slot(struct hash_table *table, struct hash_slot what)
 {
     uint32_t slot = what.hash & table->mask;
     while (table->slots[slot].item)
@@ -108,11 +108,11 @@ void hash_add(struct hash_table *table, struct arena *arena, uint64_t hash, uint
         for (uint32_t i = 0; i <= table->mask; i++) {
             arena_spend(arena, 1);
             if (table->slots[i].item)
-                put(&larger, table->slots[i]);
+                put_slot(&larger, table->slots[i]);
         }
         larger.n = table->n;
         *table = larger;
     }
-    put(table, (struct hash_slot){(uint32_t)(hash >> 32), item + 1});
+    put_slot(table, (struct hash_slot){(uint32_t)(hash >> 32), item + 1});
     table->n++;
 }

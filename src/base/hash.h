@@ -1,11 +1,10 @@
-// Hashing and the one open-addressing table that the modules share: a table of u32
-// indices into an array that the caller owns, found by hash (its upper half) and
-// compared by the caller.
+// Hash functions and the open-addressing hash table that the modules share. The table stores u32
+// indices into an array that the caller owns. It compares the upper half of the hash; the caller
+// compares the items.
 //
-// hash_mix and hash_bytes are keyed with a secret that is random in each process, so nobody can
-// construct keys that collide in a table. Their results must not leave the process or decide what
-// is written: that is what hash_stable and hash_stable_mix are for, whose collisions are easy to
-// construct.
+// hash_mix and hash_bytes are keyed with a per-process random secret, so nobody can construct
+// colliding keys. Their results must not leave the process or influence output. Use hash_stable and
+// hash_stable_mix for that; their collisions are easy to construct.
 #pragma once
 
 #include <stdbool.h>
@@ -15,8 +14,7 @@
 
 #include "base/arena.h"
 
-// Set before main and before the constructors of the other modules; a child of fork has its
-// parent's.
+// Set before main and before the constructors of other modules. A child of fork inherits it.
 extern uint64_t hash_secret[4];
 
 static inline uint64_t hash_fold(uint64_t a, uint64_t b)
@@ -25,7 +23,7 @@ static inline uint64_t hash_fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-// The second multiplication spreads neighboring and aligned numbers over the whole table. It sees
+// The second multiplication spreads adjacent and aligned numbers over the whole table. It includes
 // the operands again, so that a factor that happens to be zero does not lose the other one.
 static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 {
@@ -36,7 +34,7 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 
 uint64_t hash_bytes(const void *data, size_t n, uint64_t seed);
 
-// The same in every process and version: for colors, checksums and ids in files.
+// Identical in every process and version: for colors, checksums and ids in files.
 static inline uint64_t hash_stable_mix(uint64_t a, uint64_t b)
 {
     return hash_fold(a ^ 0x9e3779b97f4a7c15u, b ^ 0xd1b54a32d192ed03u);
@@ -54,12 +52,12 @@ struct hash_table {
     uint32_t n, mask;
 };
 
-// Room for at least expected items before it grows.
+// Initializes a table with room for `expected` items before it grows.
 void hash_init(struct hash_table *table, struct arena *arena, size_t expected);
-// Adds index item under hash; the caller has made sure that it is not there.
+// Adds an item under hash. The caller must make sure that it is not in the table yet.
 void hash_add(struct hash_table *table, struct arena *arena, uint64_t hash, uint32_t item);
 
-// Walks the candidates for a hash:
+// Iterates over the candidates for a hash:
 //     for (struct hash_probe at = hash_find(&t, h); hash_hit(&t, &at); hash_next(&t, &at))
 //         if (equal(items[at.item], wanted)) return at.item;
 struct hash_probe {
@@ -71,7 +69,7 @@ static inline struct hash_probe hash_find(const struct hash_table *table, uint64
     return (struct hash_probe){(uint32_t)(hash >> 32) & table->mask, (uint32_t)(hash >> 32), 0};
 }
 
-// Fetches the place that hash_find will look at.
+// Prefetches the slot that hash_find will read first.
 static inline void hash_prefetch(const struct hash_table *table, uint64_t hash)
 {
     __builtin_prefetch(&table->slots[(uint32_t)(hash >> 32) & table->mask], 1);

@@ -9,14 +9,14 @@
 
 enum {
     BUFFER = 256 << 10,
-    // Bytes that are written to a budget's memory between looks at its deadline. Less than that,
-    // such as the message that the deadline has passed, is always written.
+    // Bytes written to budgeted memory between checks of its deadline. Shorter output, such as the
+    // message that the deadline has passed, is always written.
     CHECKED = 4 << 20,
 };
 
 void out_init_fd(struct out *out, int fd)
 {
-    // A negative descriptor would mean memory.
+    // A negative descriptor means memory.
     *out = (struct out){.fd = fd < 0 ? INT_MAX : fd};
 }
 
@@ -35,7 +35,7 @@ void out_init_arena(struct out *out, struct arena *arena)
     *out = (struct out){.fd = -1, .limit = SIZE_MAX, .arena = arena};
 }
 
-static void drain(struct out *out, const char *p, size_t n)
+static void write_to_sink(struct out *out, const char *p, size_t n)
 {
     while (n && !out->error) {
         ssize_t done = write(out->fd, p, n);
@@ -49,13 +49,13 @@ static void drain(struct out *out, const char *p, size_t n)
     }
 }
 
-// Makes room for need more bytes; false once output has failed.
+// Makes room for need more bytes. Returns false once output has failed.
 bool out_flush_slow(struct out *out, size_t need)
 {
     if (out->error)
         return false;
     if (out->fd >= 0) {
-        drain(out, out->p, out->n);
+        write_to_sink(out, out->p, out->n);
         out->n = 0;
         if (out->cap >= need)
             return !out->error;
@@ -92,9 +92,9 @@ bool out_flush_slow(struct out *out, size_t need)
 void out_write_slow(struct out *out, const void *data, size_t n)
 {
     if (out->fd >= 0 && n > BUFFER) {
-        drain(out, out->p, out->n);
+        write_to_sink(out, out->p, out->n);
         out->n = 0;
-        drain(out, data, n);
+        write_to_sink(out, data, n);
     } else if (out_flush_slow(out, n)) {
         memcpy(out->p + out->n, data, n);
         out->n += n;
@@ -158,7 +158,7 @@ void out_right(struct out *out, struct str s, size_t width)
 int out_finish(struct out *out, struct err *e)
 {
     if (out->fd >= 0 && !out->error) {
-        drain(out, out->p, out->n);
+        write_to_sink(out, out->p, out->n);
         out->n = 0;
     }
     if (out->error == EFBIG && out->fd < 0)

@@ -1,5 +1,5 @@
-// Where output goes: a buffer in front of a sink (a file descriptor, or memory).
-// Writers never check: the first failure sticks and out_finish reports it.
+// Buffered output to a sink: a file descriptor or memory. Writers need not check for errors: the
+// first failure is kept and out_finish reports it.
 #pragma once
 
 #include <stdbool.h>
@@ -12,33 +12,34 @@
 
 struct out {
     char *p;
-    size_t n, cap, limit;  // limit: the most bytes a memory sink may hold
-    int fd;                // -1: memory
-    struct arena *arena;   // that the memory comes from; NULL: malloc
-    struct budget *budget; // charged for memory from malloc; may be NULL
+    size_t n, cap, limit;  // limit: maximum bytes of a memory sink
+    int fd;                // -1: memory sink
+    struct arena *arena;   // provides the memory; NULL: malloc
+    struct budget *budget; // charged for malloc memory; may be NULL
     int error;             // errno of the first failure
 };
 
-// Output to a file descriptor, which stays the caller's.
+// Writes to a file descriptor, which the caller keeps and closes.
 void out_init_fd(struct out *out, int fd);
-// Output kept in memory, at most limit bytes; out->p and out->n are the result.
+// Writes to memory, at most limit bytes; the result is out_result.
 void out_init_memory(struct out *out, size_t limit);
-// The same, charged to budget until out_fini. Fails with ECANCELED when megabytes were written and
-// the budget is canceled or past its deadline: writers of large answers end when out->error is set.
+// Like out_init_memory, charged to budget until out_fini. Once megabytes were written, fails with
+// ECANCELED if the budget is canceled or past its deadline, so writers of large output should stop
+// when out->error is set.
 void out_init_budget(struct out *out, size_t limit, struct budget *budget);
-// Output kept in arena, which then also owns it: out_fini is not needed.
+// Writes to memory of the arena. out_fini is not needed.
 void out_init_arena(struct out *out, struct arena *arena);
-// Writes out what is buffered. 0, or -1 with what failed in e.
+// Flushes the buffer. Returns 0, or -1 and fills e with the first failure.
 int out_finish(struct out *out, struct err *e);
 void out_fini(struct out *out);
-// Gives back what a memory sink has reserved and not used.
+// Frees the memory that a memory sink has reserved but not used.
 void out_trim(struct out *out);
 
 void out_printf(struct out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void out_u64(struct out *out, uint64_t value);
 void out_i64(struct out *out, int64_t value);
-// width columns, padded with spaces on the left; columns are counted in UTF-8
-// characters, as Go's fmt does.
+// Writes s padded with spaces on the left to width columns. Columns are UTF-8 characters, as in
+// Go's fmt.
 void out_right(struct out *out, struct str s, size_t width);
 void out_spaces(struct out *out, size_t n);
 
@@ -56,7 +57,7 @@ static inline void out_write(struct out *out, const void *data, size_t n)
     out->n += n;
 }
 
-// What a memory sink holds.
+// Returns the contents of a memory sink; valid until the next write.
 static inline struct str out_result(const struct out *out)
 {
     return (struct str){out->n ? out->p : "", out->n};

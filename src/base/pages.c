@@ -10,7 +10,8 @@ void pages_future_is_locked(bool locked)
     atomic_store(&future_is_locked, locked);
 }
 
-// Pages that cannot be used are not filled before they are unlocked.
+// With mlockall(MCL_FUTURE), map the pages inaccessible first, so that they are not populated
+// before munlock.
 void *pages_map(size_t bytes)
 {
     bool locked = atomic_load_explicit(&future_is_locked, memory_order_relaxed);

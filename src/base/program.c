@@ -21,7 +21,7 @@ enum { OUR_MACHINE = EM_NONE };
 
 enum { MOST_SCRIPTS = 5, MOST_HEADERS = 64 };
 
-static bool join(char *path, size_t size, const char *directory, size_t n, const char *name)
+static bool join_path(char *path, size_t size, const char *directory, size_t n, const char *name)
 {
     size_t n_name = strlen(name);
     if (n + 1 + n_name + 1 > size)
@@ -33,7 +33,7 @@ static bool join(char *path, size_t size, const char *directory, size_t n, const
     return true;
 }
 
-static int allowed(const char *path)
+static int check_executable(const char *path)
 {
     struct stat st;
     if (stat(path, &st))
@@ -46,16 +46,16 @@ static int allowed(const char *path)
 int program_find(const char *name, char *path, size_t size)
 {
     if (strchr(name, '/'))
-        return join(path, size, "", 0, name) ? 0 : ENAMETOOLONG;
+        return join_path(path, size, "", 0, name) ? 0 : ENAMETOOLONG;
     const char *list = getenv("PATH");
     int found = ENOENT;
     for (const char *p = list ? list : "/bin:/usr/bin"; *name; p++) {
         size_t n = strcspn(p, ":");
-        if (join(path, size, p, n, name)) {
-            int error = allowed(path);
+        if (join_path(path, size, p, n, name)) {
+            int error = check_executable(path);
             if (error == 0)
                 return 0;
-            // What may not be executed is worth a word only if nothing else is found.
+            // Report EACCES only if nothing else is found.
             if (error == EACCES)
                 found = EACCES;
         }
@@ -93,8 +93,8 @@ static const char *machine_name(uint16_t machine)
     }
 }
 
-// PT_INTERP tells who loads it.
-static enum program_kind look_at_segments(int fd, const Elf64_Ehdr *h, struct program *program)
+// PT_INTERP names the loader.
+static enum program_kind classify_segments(int fd, const Elf64_Ehdr *h, struct program *program)
 {
     for (unsigned i = 0; i < h->e_phnum && i < MOST_HEADERS; i++) {
         Elf64_Phdr ph;
@@ -111,7 +111,8 @@ static enum program_kind look_at_segments(int fd, const Elf64_Ehdr *h, struct pr
     return PROGRAM_STATIC;
 }
 
-static enum program_kind look_at_elf(int fd, const Elf64_Ehdr *h, size_t n, struct program *program)
+static enum program_kind classify_elf(int fd, const Elf64_Ehdr *h, size_t n,
+                                      struct program *program)
 {
     if (n < sizeof *h)
         return PROGRAM_UNKNOWN;
@@ -119,10 +120,10 @@ static enum program_kind look_at_elf(int fd, const Elf64_Ehdr *h, size_t n, stru
         set_detail(program, machine_name(h->e_machine));
         return PROGRAM_MACHINE;
     }
-    return look_at_segments(fd, h, program);
+    return classify_segments(fd, h, program);
 }
 
-static bool privileged(int fd, const struct stat *st)
+static bool has_privileges(int fd, const struct stat *st)
 {
     if (st->st_mode & S_ISUID && st->st_uid != geteuid())
         return true;
@@ -131,7 +132,8 @@ static bool privileged(int fd, const struct stat *st)
     return geteuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0;
 }
 
-// "#! interpreter argument": the interpreter goes to program->path. False if there is none.
+// "#! interpreter argument": stores the interpreter in program->path. Returns false if there is
+// none.
 static bool follow_script(const char *text, size_t n, struct program *program)
 {
     size_t begin = 2;
@@ -147,8 +149,8 @@ static bool follow_script(const char *text, size_t n, struct program *program)
     return true;
 }
 
-// One file; true if it was a script and program->path is to be looked at.
-static bool look_at_file(struct program *program)
+// Checks one file. Returns true if it is a script; program->path is then its interpreter.
+static bool classify_file(struct program *program)
 {
     union {
         Elf64_Ehdr elf;
@@ -156,7 +158,7 @@ static bool look_at_file(struct program *program)
     } begin;
     struct stat st;
     program->kind = PROGRAM_MISSING;
-    program->error = allowed(program->path);
+    program->error = check_executable(program->path);
     if (program->error == EACCES || program->error == EISDIR)
         program->kind = PROGRAM_NOT_ALLOWED;
     if (program->error)
@@ -168,12 +170,12 @@ static bool look_at_file(struct program *program)
     if (n >= 0 && fstat(fd, &st) == 0) {
         program->kind = PROGRAM_UNKNOWN;
         if (n >= SELFMAG && memcmp(&begin, ELFMAG, SELFMAG) == 0)
-            program->kind = look_at_elf(fd, &begin.elf, (size_t)n, program);
+            program->kind = classify_elf(fd, &begin.elf, (size_t)n, program);
         else
             script = n > 2 && memcmp(&begin, "#!", 2) == 0 &&
                      follow_script(begin.text, (size_t)n, program);
-        // A script's own rights are ignored.
-        if (program->kind == PROGRAM_DYNAMIC && privileged(fd, &st))
+        // The kernel ignores set-user-id bits of scripts.
+        if (program->kind == PROGRAM_DYNAMIC && has_privileges(fd, &st))
             program->kind = PROGRAM_PRIVILEGED;
     }
     if (fd >= 0)
@@ -185,12 +187,12 @@ void program_look(const char *path, struct program *program)
 {
     int saved = errno;
     memset(program, 0, sizeof *program);
-    if (!join(program->path, sizeof program->path, "", 0, path)) {
+    if (!join_path(program->path, sizeof program->path, "", 0, path)) {
         program->kind = PROGRAM_MISSING;
         program->error = ENAMETOOLONG;
         return;
     }
-    for (int i = 0; i < MOST_SCRIPTS && look_at_file(program); i++)
+    for (int i = 0; i < MOST_SCRIPTS && classify_file(program); i++)
         ;
     errno = saved;
 }

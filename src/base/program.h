@@ -1,29 +1,29 @@
-// What would run if a file were executed, as far as it matters to somebody who wants a library
-// preloaded into it. Signal-safe, and fit for a child of vfork: no malloc, no lock.
+// Determines what kind of program a file is, for preloading a library into it. program_look is
+// signal-safe and may run in a child of vfork: no malloc, no lock.
 #pragma once
 
 #include <stddef.h>
 
 enum program_kind {
-    PROGRAM_DYNAMIC,    // by the loader of this machine's C library
-    PROGRAM_UNKNOWN,    // no ELF file and no script that names an interpreter: the shell's, perhaps
-    PROGRAM_STATIC,     // no loader
-    PROGRAM_MACHINE,    // for another one
-    PROGRAM_LIBC,       // by the loader of another C library: musl
-    PROGRAM_PRIVILEGED, // setuid, setgid or with capabilities: loaders ignore LD_PRELOAD
-    PROGRAM_UNREADABLE, // it may run, but cannot be looked at
-    PROGRAM_MISSING,    // error says why
-    PROGRAM_NOT_ALLOWED, // there, but not to be executed: error says why
+    PROGRAM_DYNAMIC,     // loaded by the loader of this machine's C library
+    PROGRAM_UNKNOWN,     // neither ELF nor a script with an interpreter; a shell may run it
+    PROGRAM_STATIC,      // statically linked: no loader
+    PROGRAM_MACHINE,     // for another machine
+    PROGRAM_LIBC,        // for another C library's loader: musl
+    PROGRAM_PRIVILEGED,  // setuid, setgid or with capabilities: the loader ignores LD_PRELOAD
+    PROGRAM_UNREADABLE,  // executable but not readable
+    PROGRAM_MISSING,     // error has the reason
+    PROGRAM_NOT_ALLOWED, // exists but may not be executed; error has the reason
 };
 
 struct program {
     enum program_kind kind;
     int error;       // an errno
-    char path[1024]; // the file that decided: an interpreter, where it is a script
-    char detail[64]; // the machine or the loader
+    char path[1024]; // the file that decided; for a script, its interpreter
+    char detail[64]; // the machine or the loader; empty otherwise
 };
 
-// Where a name without a slash is found, as execvp does. 0, or an errno.
+// Searches PATH for a name without a slash, as execvp does. Returns 0 or an errno.
 int program_find(const char *name, char *path, size_t size);
-// What the file is; a script is followed to its interpreter.
+// Determines a file's kind; follows scripts to their interpreter. Preserves errno.
 void program_look(const char *path, struct program *program);

@@ -21,7 +21,7 @@ uint64_t retry_seed(void)
     return (uint64_t)getpid() << 32 ^ (uint64_t)t.tv_nsec ^ (uint64_t)t.tv_sec << 20;
 }
 
-// splitmix64
+// SplitMix64.
 uint64_t retry_random(struct retry *r, uint64_t most)
 {
     uint64_t x = r->random += 0x9e3779b97f4a7c15u;
@@ -31,7 +31,7 @@ uint64_t retry_random(struct retry *r, uint64_t most)
     return (uint64_t)((__uint128_t)x * ((__uint128_t)most + 1) >> 64);
 }
 
-static uint64_t backoff(struct retry *r, uint64_t first_ms)
+static uint64_t retry_backoff(struct retry *r, uint64_t first_ms)
 {
     uint64_t longest = r->interval_ms > RETRY_LONGEST_MS ? r->interval_ms : RETRY_LONGEST_MS;
     uint64_t span = first_ms << (r->failures < DOUBLINGS_MAX ? r->failures : DOUBLINGS_MAX);
@@ -39,9 +39,9 @@ static uint64_t backoff(struct retry *r, uint64_t first_ms)
     return retry_random(r, span < longest ? span : longest);
 }
 
-// Twice as slow each time, down to half of the usual rate; retry_taken speeds up gradually. A fleet
-// that a server cannot serve as a whole thus settles near the rate that it can.
-static void slow_down(struct retry *r)
+// Halves the rate each time, down to half of the usual rate; retry_taken speeds up again gradually.
+// A fleet that overloads a server thus settles near the rate that the server can handle.
+static void retry_slow_down(struct retry *r)
 {
     uint64_t half = r->interval_ms / 2;
     r->pace_ms = r->pace_ms < half ? r->interval_ms : 2 * r->pace_ms;
@@ -54,14 +54,14 @@ uint64_t retry_refused(struct retry *r, int64_t after_s)
     uint64_t after_ms = 0;
     if (after_s > 0)
         after_ms = 1000 * (uint64_t)(after_s < RETRY_AFTER_MAX_S ? after_s : RETRY_AFTER_MAX_S);
-    slow_down(r);
-    return after_ms + backoff(r, r->interval_ms);
+    retry_slow_down(r);
+    return after_ms + retry_backoff(r, r->interval_ms);
 }
 
 uint64_t retry_no_answer(struct retry *r)
 {
-    slow_down(r);
-    return backoff(r, RETRY_FIRST_MS);
+    retry_slow_down(r);
+    return retry_backoff(r, RETRY_FIRST_MS);
 }
 
 uint64_t retry_taken(struct retry *r, bool more)
@@ -93,7 +93,7 @@ static bool read_digits(struct str *s, size_t n, int64_t *value)
     return true;
 }
 
-static bool skip_text(struct str *s, struct str text)
+static bool skip_prefix(struct str *s, struct str text)
 {
     if (!str_starts(*s, text))
         return false;
@@ -105,13 +105,13 @@ static bool read_month(struct str *s, int64_t *month)
 {
     static const char names[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     for (*month = 0; *month < 12; ++*month)
-        if (skip_text(s, (struct str){names + 3 * *month, 3}))
+        if (skip_prefix(s, (struct str){names + 3 * *month, 3}))
             return true;
     return false;
 }
 
-// Not timegm, which reads the files of the time zone inside somebody else's process. The year
-// begins in March, so that a leap day comes last.
+// Not timegm, which reads time zone files inside the host process. The year begins in March, so
+// that the leap day comes last.
 static int64_t days_since_1970(int64_t year, int64_t month, int64_t day)
 {
     if (month < 2)
@@ -128,11 +128,11 @@ static bool read_date(struct str s, int64_t *time)
     if (s.n < 5 || s.p[3] != ',')
         return false;
     s = str_from_to(s, 4, s.n);
-    if (!skip_text(&s, STR(" ")) || !read_digits(&s, 2, &day) || !skip_text(&s, STR(" ")) ||
-        !read_month(&s, &month) || !skip_text(&s, STR(" ")) || !read_digits(&s, 4, &year) ||
-        !skip_text(&s, STR(" ")) || !read_digits(&s, 2, &hour) || !skip_text(&s, STR(":")) ||
-        !read_digits(&s, 2, &minute) || !skip_text(&s, STR(":")) || !read_digits(&s, 2, &second) ||
-        !str_eq(s, STR(" GMT")))
+    if (!skip_prefix(&s, STR(" ")) || !read_digits(&s, 2, &day) || !skip_prefix(&s, STR(" ")) ||
+        !read_month(&s, &month) || !skip_prefix(&s, STR(" ")) || !read_digits(&s, 4, &year) ||
+        !skip_prefix(&s, STR(" ")) || !read_digits(&s, 2, &hour) || !skip_prefix(&s, STR(":")) ||
+        !read_digits(&s, 2, &minute) || !skip_prefix(&s, STR(":")) ||
+        !read_digits(&s, 2, &second) || !str_eq(s, STR(" GMT")))
         return false;
     if (day < 1 || day > 31 || year < 1 || hour > 23 || minute > 59 || second > 60)
         return false;
@@ -148,7 +148,7 @@ int64_t retry_after_parse(struct str value, int64_t now)
     for (size_t i = 0; i < value.n; i++)
         number &= value.p[i] >= '0' && value.p[i] <= '9';
     if (number && value.n) {
-        if (!str_to_i64(value, &seconds)) // more digits than fit
+        if (!str_to_i64(value, &seconds)) // overflow
             seconds = RETRY_AFTER_MAX_S;
     } else if (read_date(value, &time)) {
         seconds = time > now ? time - now : 0;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 enum {
-    RUN = 1024,          // items that are sorted without a look at the deadline
-    COMPARISON_STEPS = 4 // of arena_spend: a comparison may touch two strings
+    RUN = 1024,          // items sorted between two checks of the deadline
+    COMPARISON_STEPS = 4 // for arena_spend: a comparison may read two strings
 };
 
 struct sorting {
@@ -15,8 +15,8 @@ struct sorting {
     void *context;
 };
 
-// Merges the sorted runs of width items in from into runs twice as long in to.
-static void merge_runs(const struct sorting *s, const char *from, char *to, size_t width)
+// Merges sorted runs of `width` items in `from` into runs of twice the length in `to`.
+static void merge_sorted_runs(const struct sorting *s, const char *from, char *to, size_t width)
 {
     size_t size = s->size;
     for (size_t start = 0; start < s->n; start += 2 * width) {
@@ -40,7 +40,7 @@ static void sort_runs(const struct sorting *s, char *items)
         qsort_r(items + at * s->size, n, s->size, s->compare, s->context);
     }
     for (size_t width = RUN; width < s->n; width *= 2) {
-        merge_runs(s, from, to, width);
+        merge_sorted_runs(s, from, to, width);
         char *merged = to;
         to = from;
         from = merged;

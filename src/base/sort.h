@@ -1,6 +1,6 @@
-// Sorting that can be canceled: as qsort and qsort_r, but the deadline of the arena's budget ends
-// it (see arena_check), and the buffer counts for the budget. After a jump the items are in no
-// particular order, and some may be there twice.
+// Cancelable sorting: like qsort and qsort_r, but the deadline of the arena's budget stops it (see
+// arena_check), and the buffer is charged to the budget. After a jump the items are in unspecified
+// order, and some may be duplicated.
 #pragma once
 
 #include "base/arena.h"

@@ -28,7 +28,7 @@ void str_hex(char *text, const uint8_t *bytes, size_t n)
     }
 }
 
-// The length of the character at p, 1 if the bytes are no UTF-8.
+// Returns the length of the UTF-8 character at p; 1 for an invalid byte.
 static size_t character_length(const unsigned char *p, size_t n)
 {
     size_t length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
@@ -50,18 +50,18 @@ size_t str_columns(struct str s)
     return columns;
 }
 
-static bool is_space(char c)
+static bool is_str_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 struct str str_trim(struct str s)
 {
-    while (s.n && is_space(s.p[0])) {
+    while (s.n && is_str_space(s.p[0])) {
         s.p++;
         s.n--;
     }
-    while (s.n && is_space(s.p[s.n - 1]))
+    while (s.n && is_str_space(s.p[s.n - 1]))
         s.n--;
     return s;
 }
@@ -81,7 +81,7 @@ bool str_next_line(struct str *rest, struct str *line)
     return true;
 }
 
-static int digit_value(char c)
+static int str_digit_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -98,7 +98,7 @@ bool str_to_u64(struct str s, int base, uint64_t *value)
         return false;
     uint64_t v = 0;
     for (size_t i = 0; i < s.n; i++) {
-        int d = digit_value(s.p[i]);
+        int d = str_digit_value(s.p[i]);
         if (d >= base || __builtin_mul_overflow(v, (uint64_t)base, &v) ||
             __builtin_add_overflow(v, (uint64_t)d, &v))
             return false;
@@ -124,7 +124,7 @@ bool str_to_i64(struct str s, int64_t *value)
 bool str_to_double(struct str s, double *value)
 {
     char text[64];
-    if (s.n == 0 || s.n >= sizeof text || is_space(s.p[0]))
+    if (s.n == 0 || s.n >= sizeof text || is_str_space(s.p[0]))
         return false;
     memcpy(text, s.p, s.n);
     text[s.n] = '\0';

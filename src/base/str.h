@@ -1,4 +1,4 @@
-// A borrowed piece of text: not NUL-terminated, may contain any byte.
+// A borrowed byte string: not NUL-terminated, may contain any byte.
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +23,7 @@ static inline bool str_eq(struct str a, struct str b)
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
-// Bytewise, shorter first: the order of Go's strings.
+// Compares bytewise; a prefix sorts first. Same order as Go's strings.
 static inline int str_cmp(struct str a, struct str b)
 {
     size_t n = a.n < b.n ? a.n : b.n;
@@ -31,7 +31,7 @@ static inline int str_cmp(struct str a, struct str b)
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-// The same for qsort, over an array of struct str.
+// str_cmp for qsort over an array of struct str.
 int str_compare(const void *a, const void *b);
 
 static inline bool str_starts(struct str s, struct str prefix)
@@ -50,24 +50,25 @@ static inline struct str str_from_to(struct str s, size_t from, size_t to)
     return (struct str){s.p + from, to - from};
 }
 
-// Position of the first occurrence of needle at or after from; SIZE_MAX if none.
+// Returns the position of the first occurrence of needle at or after from; SIZE_MAX if none.
 size_t str_find(struct str s, struct str needle, size_t from);
 
-// How many characters of UTF-8 there are; a byte that is none counts as one, as in Go.
+// Returns the number of UTF-8 characters. Each invalid byte counts as one, as in Go.
 size_t str_columns(struct str s);
-// The 2 * n lower-case digits of n bytes.
+// Writes the 2 * n lowercase digits of n bytes, without a NUL.
 void str_hex(char *text, const uint8_t *bytes, size_t n);
 
-// Without white space at both ends.
+// Returns s without leading and trailing white space.
 struct str str_trim(struct str s);
 
-// Takes the next line (without its \n and a \r before it) off the front of *rest;
-// false when nothing is left.
+// Removes the next line from the front of *rest and returns it in *line without its "\n" or "\r\n".
+// Returns false if *rest is empty.
 bool str_next_line(struct str *rest, struct str *line);
 
-// The whole of s as a number; false if it is not one or does not fit. The
-// unsigned form takes base 10 or 16 and no prefix.
+// Parses all of s as a number. Returns false if it is invalid or does not fit. str_to_u64 accepts
+// no sign and no prefix; base is 10 or 16.
 bool str_to_i64(struct str s, int64_t *value);
 bool str_to_u64(struct str s, int base, uint64_t *value);
-// The whole of s as a decimal floating-point number.
+// Parses all of s as strtod does, without leading white space. Also accepts hexadecimal numbers,
+// "inf" and "nan".
 bool str_to_double(struct str s, double *value);

@@ -15,22 +15,23 @@
 
 #define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
-// Tells when a thread ends. Programs can use up all keys: then the scan finds out.
+// Its destructor runs when a thread ends. If no key is left, the next scan finds the end instead.
 static pthread_key_t exit_key;
 static bool has_exit_key;
 
-// Of the slot that the calling thread has armed.
+// The serial of the slot that the calling thread has armed.
 static __thread uint32_t armed_serial INITIAL_EXEC;
 
-// A thread that was cancelled before it began must not be so in the middle of this.
+// A thread may be canceled before its start routine runs. It must not be canceled while it holds
+// our locks.
 static int disable_cancellation(void)
 {
-    int had;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &had);
-    return had;
+    int old_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old_state);
+    return old_state;
 }
 
-static void on_thread_exit(void *armed)
+static void disarm_on_thread_exit(void *armed)
 {
     capture_disarm_self();
     if (sandbox_confines_caller() || !process_is_us())
@@ -42,11 +43,11 @@ static void on_thread_exit(void *armed)
 
 static void make_exit_key(void)
 {
-    has_exit_key = pthread_key_create(&exit_key, on_thread_exit) == 0;
+    has_exit_key = pthread_key_create(&exit_key, disarm_on_thread_exit) == 0;
 }
 
-// A slot with our id that this thread has not armed is one that the scan has, just now, or that of
-// a thread that is gone.
+// A slot with this thread id that this thread did not arm was either armed by a scan just now or
+// belongs to a thread that has ended.
 static struct capture_thread *arm_calling_thread(void)
 {
     pid_t tid = thread_self();
@@ -64,7 +65,7 @@ static struct capture_thread *arm_calling_thread(void)
     return thread_arm(tid, true, &full);
 }
 
-// Arms it and sets its bounds, which are 0 if they are not known.
+// Arms the calling thread and sets its stack bounds; both are 0 if unknown.
 static void arm_self(uintptr_t stack_lo, uintptr_t stack_hi)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -93,13 +94,13 @@ void capture_arm_started(uintptr_t base, size_t size, size_t guard)
     uintptr_t lo = base, hi = base + size;
     if (!base) {
 #if defined(__x86_64__)
-        // The thread pointer is at the upper end, less than a page below it: libc's stacks begin
-        // with the guard, which is not part of the size in newer versions. If it were, these would
-        // still be within.
+        // glibc puts the thread pointer less than a page below the upper end of the stack. The
+        // mapping begins with the guard, which newer versions do not count as part of the size. For
+        // versions that do, these bounds are too narrow, which is safe.
         hi = thread_own_pointer();
         lo = hi - size + guard + 4096;
 #else
-        // What lies above the thread pointer is of unknown size.
+        // The size of what lies above the thread pointer is unknown.
         lo = hi = 0;
 #endif
     }
@@ -109,7 +110,8 @@ void capture_arm_started(uintptr_t base, size_t size, size_t guard)
     arm_self(lo, hi);
 }
 
-// The caller does not hold the lock: whoever holds it has signals blocked.
+// The caller must not hold the slot's lock. An interrupted thread cannot hold it either: lock
+// holders block signals.
 static void disarm_calling_thread(void)
 {
     uint64_t signals = thread_block_signals();
@@ -118,7 +120,7 @@ static void disarm_calling_thread(void)
     if (t) {
         pthread_mutex_lock(&t->lock);
         if (atomic_load(&t->tid) == tid) {
-            // Its last chance to tell what it is called.
+            // Read the name now: after the thread has ended it cannot be read.
             if (t->ring)
                 syscall(SYS_prctl, PR_GET_NAME, t->ring->name, 0, 0, 0);
             thread_disarm(t);
@@ -143,7 +145,7 @@ void capture_settle(const struct unwind_regs *here)
     struct capture_thread *t = thread_find(tid);
     if (!t)
         return;
-    // Our own signal, too: a tick must not come between.
+    // Block SIGPROF as well: a tick must not interrupt this.
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
     pthread_mutex_lock(&t->lock);
     if (atomic_load(&t->tid) == tid && atomic_load(&t->state) == THREAD_ARMED &&
@@ -178,10 +180,10 @@ void capture_set_ring_memory(void *(*get)(size_t bytes))
     capture_state.ring_memory = get;
 }
 
-// Defined by libgcc in programs with split stacks (-fsplit-stack) that link the archive. Their
-// threads have no room for a signal frame until they have an alternate stack, and a thread that a
-// scan finds gets one in its first tick. libkiln.so never sees the symbol, and does not need it: it
-// starts the threads.
+// libgcc defines it in programs with split stacks (-fsplit-stack) that link libkiln.a. Threads of
+// such programs have no room for a signal frame until they have an alternate stack, and a thread
+// found by a scan gets its alternate stack only in its first tick. libkiln.so never sees the symbol
+// and does not need it, because it interposes thread creation.
 extern void __morestack(void) __attribute__((weak));
 
 int capture_start(const struct capture_options *o, struct err *e)
@@ -205,8 +207,9 @@ int capture_start(const struct capture_options *o, struct err *e)
     capture_state.depth = o->depth;
     capture_state.perf = o->perf;
     capture_state.period_ns = 1000000000u / o->hz;
-    // A child of fork has its parent's tables. It may also have the loader's lock in the hands of a
-    // thread that is not there: looking for news is left to the background thread.
+    // A child of fork inherits its parent's tables. It may also inherit the loader's lock, held by
+    // a thread that does not exist in the child, so only the background thread looks for new
+    // objects.
     if (!atomic_load(&capture_state.snapshot) && tables_refresh(e) < 0)
         return -1;
     capture_state.pid = (pid_t)syscall(SYS_getpid);
@@ -218,7 +221,7 @@ int capture_start(const struct capture_options *o, struct err *e)
     capture_state.cpu_began = process_cpu_ns();
     clock_read_limits();
     atomic_store(&capture_state.running, 1);
-    // Itself first: threads may not be listed, and the scan looks for its stack.
+    // Arm the calling thread first: /proc may not list threads, and the scan looks for its stack.
     bool full = false;
     uint64_t signals = thread_block_signals();
     signal_stack_set();
@@ -230,8 +233,8 @@ int capture_start(const struct capture_options *o, struct err *e)
     return 0;
 }
 
-// The lock of each slot in turn.
-static void each_armed(void (*visit)(struct capture_thread *t))
+// Visits each armed slot with its lock held.
+static void visit_armed_slots(void (*visit)(struct capture_thread *t))
 {
     uint64_t signals = thread_block_signals();
     EACH_SLOT(t)
@@ -252,9 +255,9 @@ void capture_stop(void)
     pthread_mutex_lock(&thread_slots_lock);
     bool was = atomic_exchange(&capture_state.running, 0);
     pthread_mutex_unlock(&thread_slots_lock);
-    each_armed(thread_disarm);
+    visit_armed_slots(thread_disarm);
     if (was)
-        thread_note_unsampled(process, true);
+        thread_report_unsampled(process, true);
 }
 
 void capture_set_rate(uint32_t hz)
@@ -262,11 +265,11 @@ void capture_set_rate(uint32_t hz)
     capture_state.hz = hz;
     atomic_store(&capture_state.period_ns, 1000000000u / hz);
     if (atomic_load(&capture_state.running))
-        each_armed(thread_rearm);
+        visit_armed_slots(thread_rearm);
 }
 
-// As capture_stop, without the lock that an interrupted thread may hold. A signal handler that
-// forks in here would leave a child that goes on with the parent's rings.
+// Like capture_stop, but without the locks, which an interrupted thread may hold. If a signal
+// handler that interrupts this function forks, the child continues with the parent's rings.
 void capture_end(void)
 {
     uint64_t signals = thread_block_signals();
@@ -284,40 +287,43 @@ bool capture_running(void)
 // --- fork and exec ---
 
 static pid_t forker;
-static bool is_used; // something was started before the fork: only then is there something to reset
-static bool loader_is_held;
+static bool
+    fork_has_state; // something was started before the fork, so the child has state to reset
+static bool fork_holds_loader;
 
 void capture_is_helper(void)
 {
     atomic_store(&capture_state.helper, (int32_t)syscall(SYS_gettid));
 }
 
-// Somebody may fork while the loader waits for him: then a fork without our care is better than
-// none.
+// The loader may be waiting for the thread that forks. So this gives up after a timeout: a fork
+// that skips our preparation is better than a deadlock.
 void capture_before_fork(void)
 {
-    is_used = atomic_load(&capture_state.snapshot) || atomic_load(&capture_state.n_slots);
-    if (!is_used)
+    fork_has_state = atomic_load(&capture_state.snapshot) || atomic_load(&capture_state.n_slots);
+    if (!fork_has_state)
         return;
-    loader_is_held = tables_hold_loader();
-    // A thread that may not ask is like any other: then the child avoids the loader.
+    fork_holds_loader = tables_hold_loader();
+    // A confined thread may not call gettid. It counts as an unknown thread, so the child avoids
+    // the loader.
     forker = sandbox_confines_caller() ? 0 : (pid_t)syscall(SYS_gettid);
 }
 
 void capture_after_fork_in_parent(void)
 {
-    if (is_used && loader_is_held)
+    if (fork_has_state && fork_holds_loader)
         tables_release_loader();
 }
 
 void capture_after_fork_in_child(void)
 {
     tables_after_fork_in_child();
-    if (!is_used)
+    if (!fork_has_state)
         return;
     atomic_store(&capture_state.running, 0);
-    // The thread that asks the loader did not do so: it needs our lock for that.
-    if (!loader_is_held)
+    // The thread that asks the loader needs our loader lock to do so. Holding that lock proves that
+    // it was not inside the loader.
+    if (!fork_holds_loader)
         unwind_avoid_loader();
     EACH_SLOT(t)
     if (atomic_load(&t->state) == THREAD_ARMED && t->tid != forker &&
@@ -330,15 +336,15 @@ void capture_after_fork_in_child(void)
     scan_after_fork_in_child();
 }
 
-// A SIGPROF that is pending when exec happens kills the new program, which has no handler:
-// the timer goes first and does not come back, then what it has sent.
+// A SIGPROF that is pending at exec kills the new program, which has no handler. So stop the timer
+// first, keep it stopped, and then drop the ticks that it has sent.
 struct capture_exec capture_before_exec(void)
 {
     struct capture_exec exec = {.ignored = handler_before_exec()};
     if (!atomic_load(&capture_state.running) || !process_is_us())
         return exec;
     atomic_store(&capture_state.running, 0);
-    // Straight to the kernel: libc's function may be our own interposer.
+    // A direct system call: libc's function may be our own interposer.
     uint64_t set = UINT64_C(1) << (SIGPROF - 1), old;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
     disarm_calling_thread();

@@ -15,7 +15,7 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-// --- a timer of the thread ---
+// --- timer on a thread's CPU clock ---
 
 static int open_timer(struct capture_thread *t)
 {
@@ -42,7 +42,7 @@ void clock_stop(const struct capture_thread *t)
         run_timer(t, 0, 0);
 }
 
-// The kernel reports a timer of a thread that has ended as if it had never been set.
+// For a timer whose thread has ended, the kernel reports an interval of 0.
 bool clock_is_dead(const struct capture_thread *t)
 {
     struct itimerspec now;
@@ -51,21 +51,23 @@ bool clock_is_dead(const struct capture_thread *t)
            !now.it_interval.tv_nsec;
 }
 
-// --- limits: timers count as pending signals of the user, perf events are descriptors ---
+// --- limits: each timer counts as a pending signal of the user, each perf event is a descriptor
+// ---
 
-// The rest is for the program, and for the user's other processes.
+// Use at most a quarter of a limit: the program and the user's other processes need the rest.
 enum { SHARE = 4 };
-// With so few timers for busy threads to share, the timer of the process serves the others.
+// With fewer timers than this, busy threads that get none use the process timer.
 enum { FEW_TIMERS = 1024 };
 
 static struct clock_limit {
     _Atomic uint64_t most;
     _Atomic uint32_t used;
 } timers, events;
-// A thread could not get a timer since the limits were last read, and in the time before.
-static _Atomic bool scarce, was_scarce;
+// Whether a thread failed to get a timer since the limits were last read, and in the interval
+// before that.
+static _Atomic bool clocks_scarce, clocks_were_scarce;
 
-static void read_limit(int resource, struct clock_limit *limit)
+static void clock_limit_read(int resource, struct clock_limit *limit)
 {
     struct rlimit64 now;
     if (syscall(SYS_prlimit64, 0, resource, NULL, &now) == 0)
@@ -75,12 +77,12 @@ static void read_limit(int resource, struct clock_limit *limit)
 
 void clock_read_limits(void)
 {
-    read_limit(RLIMIT_SIGPENDING, &timers);
-    read_limit(RLIMIT_NOFILE, &events);
-    atomic_store(&was_scarce, atomic_exchange(&scarce, false));
+    clock_limit_read(RLIMIT_SIGPENDING, &timers);
+    clock_limit_read(RLIMIT_NOFILE, &events);
+    atomic_store(&clocks_were_scarce, atomic_exchange(&clocks_scarce, false));
 }
 
-static bool take_share(struct clock_limit *limit)
+static bool clock_limit_take(struct clock_limit *limit)
 {
     if (atomic_fetch_add(&limit->used, 1) < atomic_load(&limit->most))
         return true;
@@ -95,12 +97,12 @@ uint32_t clock_count(void)
 
 bool clock_is_scarce(void)
 {
-    return atomic_load(&scarce) || atomic_load(&was_scarce);
+    return atomic_load(&clocks_scarce) || atomic_load(&clocks_were_scarce);
 }
 
 // --- a perf event ---
 
-// Above what programs use: some close all the descriptors that they think could be theirs.
+// Above the descriptors that programs use: some programs close every low descriptor.
 enum { PERF_FD = 900 };
 
 static int open_event(pid_t tid, bool without_kernel)
@@ -139,7 +141,7 @@ static int open_perf(struct capture_thread *t)
     return 0;
 }
 
-// The program may have closed it, and the number may be that of something else by now.
+// The program may have closed the descriptor, and its number may have been reused.
 static void close_perf(struct capture_thread *t)
 {
     uint64_t id;
@@ -159,13 +161,13 @@ int clock_check_perf(struct err *e)
         strerror(errno));
 }
 
-// --- the timer of the process ---
+// --- process timer ---
 
-// There is one in a process, and the program may want it. Ours has an interval that nobody would
-// choose: the handler tells signals of the program's timer by it. Once the program has used the
-// timer, it is left alone for good.
+// A process has only one ITIMER_PROF, and the program may want it. Our interval is one that no
+// program would choose, so the handler can tell our signals from the program's. Once the program
+// has used the timer, we never use it again.
 
-static _Atomic uint32_t n_by_process;
+static _Atomic uint32_t n_process_timer_users;
 
 static uint64_t interval_us(const struct itimerval *timer)
 {
@@ -185,7 +187,7 @@ static int set_process_timer(uint64_t us)
         errno = EBUSY;
         return -1;
     }
-    // Before the first signal can come, which must be recognized as ours.
+    // Set it before the first signal can arrive, which must be recognized as ours.
     if (us)
         atomic_store(&capture_state.process_period_us, us);
     int failed = (int)syscall(SYS_setitimer, ITIMER_PROF, &timer, NULL);
@@ -196,27 +198,27 @@ static int set_process_timer(uint64_t us)
     return failed;
 }
 
-static int run_by_process(uint64_t period)
+static int run_process_timer(uint64_t period)
 {
     uint64_t odd = 7 + atomic_load(&capture_state.cookie) % 9 * 10;
     return set_process_timer(period / 10000 * 10 + odd);
 }
 
-static void leave_process(void)
+static void release_process_timer(void)
 {
-    if (atomic_fetch_sub(&n_by_process, 1) == 1)
+    if (atomic_fetch_sub(&n_process_timer_users, 1) == 1)
         set_process_timer(0);
 }
 
 void clock_keep_process(void)
 {
-    if (atomic_load(&n_by_process))
-        run_by_process(atomic_load(&capture_state.period_ns));
+    if (atomic_load(&n_process_timer_users))
+        run_process_timer(atomic_load(&capture_state.period_ns));
 }
 
 void clock_before_exec(void)
 {
-    if (atomic_load(&n_by_process))
+    if (atomic_load(&n_process_timer_users))
         set_process_timer(0);
 }
 
@@ -225,19 +227,19 @@ void clock_after_fork_in_child(void)
     EACH_SLOT(t)
     if (atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->clock) == CLOCK_PERF)
         close_perf(t);
-    atomic_store(&n_by_process, 0);
+    atomic_store(&n_process_timer_users, 0);
     atomic_store(&timers.used, 0);
     atomic_store(&events.used, 0);
     atomic_store(&capture_state.process_period_us, 0);
     atomic_store(&capture_state.process_late, false);
 }
 
-// --- any of them ---
+// --- any clock ---
 
-static bool open_as(struct capture_thread *t, struct clock_limit *limit,
-                    int (*open_clock)(struct capture_thread *t), enum thread_clock clock)
+static bool open_clock_as(struct capture_thread *t, struct clock_limit *limit,
+                          int (*open_clock)(struct capture_thread *t), enum thread_clock clock)
 {
-    if (!take_share(limit)) {
+    if (!clock_limit_take(limit)) {
         errno = EAGAIN;
         return false;
     }
@@ -253,21 +255,21 @@ static bool open_as(struct capture_thread *t, struct clock_limit *limit,
 
 int clock_open(struct capture_thread *t)
 {
-    if (capture_state.perf && open_as(t, &events, open_perf, CLOCK_PERF))
+    if (capture_state.perf && open_clock_as(t, &events, open_perf, CLOCK_PERF))
         return 0;
     bool full = atomic_load(&timers.used) >= atomic_load(&timers.most);
-    if (open_as(t, &timers, open_timer, CLOCK_TIMER))
+    if (open_clock_as(t, &timers, open_timer, CLOCK_TIMER))
         return 0;
     if (errno != EAGAIN && errno != ENOSYS && errno != EPERM)
         return -1;
-    atomic_store(&scarce, true);
+    atomic_store(&clocks_scarce, true);
     if ((full && atomic_load(&timers.most) >= FEW_TIMERS) ||
         atomic_load(&capture_state.process_taken)) {
         errno = EAGAIN;
         return -1;
     }
     atomic_store(&t->clock, CLOCK_PROCESS);
-    atomic_fetch_add(&n_by_process, 1);
+    atomic_fetch_add(&n_process_timer_users, 1);
     return 0;
 }
 
@@ -276,7 +278,7 @@ int clock_run(struct capture_thread *t, uint64_t first, uint64_t period)
     int clock = (int)atomic_load(&t->clock);
     return clock == CLOCK_TIMER  ? run_timer(t, first, period)
            : clock == CLOCK_PERF ? ioctl(t->timer, PERF_EVENT_IOC_ENABLE, 0)
-                                 : run_by_process(period);
+                                 : run_process_timer(period);
 }
 
 void clock_close(struct capture_thread *t)
@@ -292,7 +294,7 @@ void clock_close(struct capture_thread *t)
         atomic_fetch_sub(&events.used, 1);
         break;
     case CLOCK_PROCESS:
-        leave_process();
+        release_process_timer();
         break;
     default:
         break;

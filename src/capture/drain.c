@@ -1,10 +1,11 @@
-// From the rings to whoever wants the samples.
+// Moves samples from the rings to the consumer.
 #include <string.h>
 
 #include "capture/record.h"
 #include "capture/thread.h"
 
-// Names are set after threads began, and changed: look again each second that has samples.
+// Threads get and change their names after they start, so read the name again at most once per
+// second while there are samples.
 static void copy_name(struct capture_thread *t, char name[CAPTURE_NAME])
 {
     uint64_t signals = thread_block_signals();
@@ -28,7 +29,7 @@ static void drain_thread(struct capture_thread *t, const char *name,
         uint32_t length = record_length(words);
         struct record r;
         if (!record_decode(words, &r)) {
-            // The program has overwritten the ring: nothing in it can be trusted.
+            // The program has overwritten the ring, so nothing in it can be trusted.
             ring_drop_all(t->ring);
             return;
         }
@@ -53,10 +54,12 @@ static void drain_thread(struct capture_thread *t, const char *name,
     }
 }
 
-// Ticks for which there is no stack.
-static uint64_t take_rest(struct capture_thread *t, const char *name, enum capture_kind kind,
-                          _Atomic uint64_t *ticks, _Atomic uint64_t *ns,
-                          void (*take)(void *, const struct capture_sample *), void *context)
+// Delivers ticks that have no stack.
+static uint64_t deliver_stackless(struct capture_thread *t, const char *name,
+                                  enum capture_kind kind, _Atomic uint64_t *ticks,
+                                  _Atomic uint64_t *ns,
+                                  void (*take)(void *, const struct capture_sample *),
+                                  void *context)
 {
     struct capture_sample sample = {.kind = kind,
                                     .tid = t->ring->tid,
@@ -69,12 +72,12 @@ static uint64_t take_rest(struct capture_thread *t, const char *name, enum captu
     return sample.ticks;
 }
 
-// What no segment covers.
-static void take_unsampled(void (*take)(void *, const struct capture_sample *), void *context)
+// Delivers CPU time that no segment covers.
+static void deliver_unsampled(void (*take)(void *, const struct capture_sample *), void *context)
 {
-    static const char nobody[CAPTURE_NAME];
+    static const char no_name[CAPTURE_NAME];
     struct capture_sample sample = {.kind = CAPTURE_UNSAMPLED,
-                                    .thread = nobody,
+                                    .thread = no_name,
                                     .ticks = atomic_exchange(&capture_state.unsampled, 0),
                                     .ns = atomic_exchange(&capture_state.unsampled_ns, 0)};
     capture_state.retired.unsampled += sample.ticks;
@@ -82,20 +85,20 @@ static void take_unsampled(void (*take)(void *, const struct capture_sample *), 
         take(context, &sample);
 }
 
-static uint64_t take_count(_Atomic uint64_t *counter)
+static uint64_t fetch_and_reset(_Atomic uint64_t *counter)
 {
     return atomic_exchange_explicit(counter, 0, memory_order_relaxed);
 }
 
-static void take_counts(struct capture_thread *t)
+static void collect_slot_counts(struct capture_thread *t)
 {
     struct capture_counts *c = &capture_state.retired;
-    c->ticks += take_count(&t->new_ticks);
-    c->samples += take_count(&t->samples);
-    c->ring_full += take_count(&t->ring_full);
-    c->no_snapshot += take_count(&t->no_snapshot);
+    c->ticks += fetch_and_reset(&t->new_ticks);
+    c->samples += fetch_and_reset(&t->samples);
+    c->ring_full += fetch_and_reset(&t->ring_full);
+    c->no_snapshot += fetch_and_reset(&t->no_snapshot);
     for (int i = 0; i < UNWIND_END_COUNT; i++)
-        c->ended[i] += take_count(&t->ended[i]);
+        c->ended[i] += fetch_and_reset(&t->ended[i]);
 }
 
 static void drain_ring(struct capture_thread *t,
@@ -106,13 +109,13 @@ static void drain_ring(struct capture_thread *t,
     char name[CAPTURE_NAME];
     copy_name(t, name);
     drain_thread(t, name, take, context);
-    capture_state.retired.blocked +=
-        take_rest(t, name, CAPTURE_BLOCKED, &t->ring->blocked, &t->ring->blocked_ns, take, context);
-    capture_state.retired.unticked += take_rest(t, name, CAPTURE_UNTICKED, &t->ring->unticked,
-                                                &t->ring->unticked_ns, take, context);
+    capture_state.retired.blocked += deliver_stackless(t, name, CAPTURE_BLOCKED, &t->ring->blocked,
+                                                       &t->ring->blocked_ns, take, context);
+    capture_state.retired.unticked += deliver_stackless(
+        t, name, CAPTURE_UNTICKED, &t->ring->unticked, &t->ring->unticked_ns, take, context);
 }
 
-// Takes the lane of a thread without a clock, which was drained while no handler was inside.
+// Frees the lane of a thread without a clock. The caller has drained it and saw no handler inside.
 // Nobody writes to the ring then, unless the thread got a clock again.
 static void release_lane(struct capture_thread *t)
 {
@@ -122,21 +125,21 @@ static void release_lane(struct capture_thread *t)
         atomic_load(&t->clock) == CLOCK_NONE && !atomic_load(&t->inside) &&
         (!t->ring || (!ring_peek(t->ring) && !atomic_load(&t->ring->unticked) &&
                       !atomic_load(&t->ring->blocked))))
-        thread_lane_give(t);
+        thread_lane_free(t);
     pthread_mutex_unlock(&t->lock);
 }
 
 static void drain_slot(struct capture_thread *t,
                        void (*take)(void *, const struct capture_sample *), void *context)
 {
-    // The state first, then whether a handler is inside, then the ring: a handler that was let in
-    // before the thread was disarmed may still commit a record until it has left. Those that come
-    // later see the state and write nothing.
+    // Read in this order: state, then `inside`, then the ring. A handler that entered before the
+    // thread was disarmed may commit a record until it leaves. A handler that enters later sees the
+    // state and writes nothing.
     uint32_t state = atomic_load(&t->state);
     bool quiet = !atomic_load(&t->inside);
     if (state == THREAD_FREE || state == THREAD_STARTING)
         return;
-    take_counts(t);
+    collect_slot_counts(t);
     if (t->ring)
         drain_ring(t, take, context);
     if (state == THREAD_ENDING || (state == THREAD_DISARMED && !quiet)) {
@@ -148,7 +151,7 @@ static void drain_slot(struct capture_thread *t,
     uint64_t signals = thread_block_signals();
     release_lane(t);
     if (state == THREAD_DISARMED && !t->lane)
-        thread_slot_give(t);
+        thread_slot_free(t);
     else if (state == THREAD_DISARMED)
         thread_mark(t);
     thread_restore_signals(signals);
@@ -156,7 +159,7 @@ static void drain_slot(struct capture_thread *t,
 
 void capture_drain(void (*take)(void *context, const struct capture_sample *sample), void *context)
 {
-    take_unsampled(take, context);
+    deliver_unsampled(take, context);
     uint32_t n = (atomic_load(&capture_state.n_slots) + 63) / 64;
     for (uint32_t i = 0; i < n; i++) {
         if (!atomic_load_explicit(&capture_state.dirty[i], memory_order_relaxed))

@@ -1,5 +1,5 @@
-// What runs in the interrupted thread. Everything here is async-signal-safe by being nothing
-// but loads, stores and the unwinder.
+// The SIGPROF handler, which runs in the interrupted thread. It is async-signal-safe: it only loads
+// and stores, unwinds, and makes direct system calls.
 #include "capture/thread.h"
 
 #include <errno.h>
@@ -25,8 +25,9 @@ void capture_set_blocks(uint64_t mask)
     program_blocks = mask;
 }
 
-// Of a timer, which tells. Those that were taken or told otherwise are taken off.
-static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
+// Returns the ticks to record for a timer signal: the periods that the timer reports, minus those
+// already settled (capture_settle) or credited as blocked.
+static uint64_t timer_ticks(struct capture_thread *t, const siginfo_t *info)
 {
     uint64_t ticks = 1 + (info->si_overrun > 0 ? (uint64_t)info->si_overrun : 0);
     uint64_t settled = atomic_load_explicit(&t->settled, memory_order_relaxed);
@@ -46,8 +47,9 @@ static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
     return ticks - credit;
 }
 
-// Of another clock. A thread that may not ask the kernel has one, and the rest at its end.
-static uint64_t ticks_used(struct capture_thread *t)
+// Returns the ticks to record for any other clock, from the thread's CPU time. A confined thread
+// may not read its CPU clock: it gets one tick per signal, and the remainder when it ends.
+static uint64_t cpu_clock_ticks(struct capture_thread *t)
 {
     uint32_t arming = atomic_load(&t->arming);
     struct timespec cpu = {0};
@@ -62,10 +64,10 @@ static uint64_t ticks_used(struct capture_thread *t)
     return ticks;
 }
 
-static void on_tick(struct capture_thread *t, const siginfo_t *info, ucontext_t *context)
+static void handle_tick(struct capture_thread *t, const siginfo_t *info, ucontext_t *context)
 {
     signal_stack_offer(&t->signal_stack, &context->uc_stack);
-    uint64_t ticks = info->si_code == SI_TIMER ? ticks_told(t, info) : ticks_used(t);
+    uint64_t ticks = info->si_code == SI_TIMER ? timer_ticks(t, info) : cpu_clock_ticks(t);
     if (ticks == 0)
         return;
     uint64_t ns = ticks * atomic_load_explicit(&t->period_ns, memory_order_relaxed);
@@ -77,17 +79,18 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, ucontext_t 
     handler_record_tick(t, context, ticks, ns);
 }
 
-// What is being forwarded on this thread: the kernel's frame, which a handler passes on when it
-// calls ours, and how often it has come by. A handler that leaves by longjmp leaves it behind: the
-// next signal may have its frame at the same place.
+// The signal that is being forwarded on this thread, and how many nested handlers have forwarded
+// it. A handler that installed itself over ours may call ours with the kernel's frame. A handler
+// that leaves by longjmp does not reset this, and the next signal's frame may have the same
+// address.
 static __thread struct {
     siginfo_t *info;
     ucontext_t *context;
     unsigned level;
 } forwarding INITIAL_EXEC;
 
-static void call_theirs(uintptr_t function, int signal, siginfo_t *info, ucontext_t *context,
-                        unsigned level)
+static void call_program_handler(uintptr_t function, int signal, siginfo_t *info,
+                                 ucontext_t *context, unsigned level)
 {
     __typeof__(forwarding) had = forwarding;
     forwarding = (__typeof__(had)){info, context, level};
@@ -95,16 +98,16 @@ static void call_theirs(uintptr_t function, int signal, siginfo_t *info, ucontex
     forwarding = had;
 }
 
-// Whether the signal would have met the program's action without us: somebody sent it, or a timer
-// of the program's own. A late tick of our own timer of the process would not.
-static bool is_meant_for_program(const siginfo_t *info)
+// Whether the signal would have reached the program's action without us: another process or thread
+// sent it, or the program's own timer. A late tick of our process timer would not.
+static bool would_reach_program(const siginfo_t *info)
 {
     return info->si_code <= 0 ||
            (info->si_code == SI_KERNEL && !atomic_load(&capture_state.process_period_us));
 }
 
-// Ends the process as the kernel does for a signal that nobody handles.
-static void do_default(int signal)
+// Ends the process as the kernel does for an unhandled signal.
+static void exit_by_default_action(int signal)
 {
     struct {
         uintptr_t handler, flags, restorer;
@@ -113,54 +116,55 @@ static void do_default(int signal)
     uint64_t none = 0;
     if (handler_is_confined())
         return;
-    // A handler that was installed behind our back, and that we do not know of yet, has called
-    // ours.
+    // Another handler is installed that we do not know of yet, and it has called ours: then the
+    // signal is handled.
     if (syscall(SYS_rt_sigaction, signal, NULL, &now, sizeof none) == 0 &&
         (now.handler != (uintptr_t)handler_entry ||
-         handler_wished()->function != (uintptr_t)SIG_DFL))
+         handler_program_action()->function != (uintptr_t)SIG_DFL))
         return;
     syscall(SYS_rt_sigaction, signal, &action, NULL, sizeof none);
     syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), signal);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
-static uint64_t mask_of(const ucontext_t *context)
+static uint64_t context_mask(const ucontext_t *context)
 {
     return *(const uint64_t *)&context->uc_sigmask;
 }
 
-// From when the handler returns.
+// Takes effect when the handler returns.
 static void block_sigprof(ucontext_t *context)
 {
     *(uint64_t *)&context->uc_sigmask |= thread_sigprof_bit;
 }
 
-static long own_pid(void)
+static long handler_own_pid(void)
 {
     return process_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
 
-static long own_task(void)
+static long handler_own_tid(void)
 {
     return process_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
 static void send_to_self(int signal, siginfo_t *info)
 {
-    process_call(SYS_rt_tgsigqueueinfo, own_pid(), own_task(), signal, (long)info, 0, 0);
+    process_call(SYS_rt_tgsigqueueinfo, handler_own_pid(), handler_own_tid(), signal, (long)info, 0,
+                 0);
 }
 
-// To the thread or to the process, as it was sent. The kernel lets only the first thread pass on to
-// the process what was sent by kill: from others it is one of our own.
-static void send_again(int signal, siginfo_t *info)
+// Resends a signal to the thread or to the process, as it was sent. Only the main thread may
+// requeue a signal from kill with its siginfo; other threads send a plain kill instead.
+static void requeue_signal(int signal, siginfo_t *info)
 {
     if (info->si_code == SI_TKILL)
         send_to_self(signal, info);
-    else if (process_call(SYS_rt_sigqueueinfo, own_pid(), signal, (long)info, 0, 0, 0))
-        process_call(SYS_kill, own_pid(), signal, 0, 0, 0, 0);
+    else if (process_call(SYS_rt_sigqueueinfo, handler_own_pid(), signal, (long)info, 0, 0, 0))
+        process_call(SYS_kill, handler_own_pid(), signal, 0, 0, 0, 0);
 }
 
-// The calling thread and its slot, as last looked for.
+// Cache of the calling thread's slot and tid.
 static __thread struct capture_thread *own_slot INITIAL_EXEC;
 static __thread pid_t own_tid INITIAL_EXEC;
 
@@ -182,8 +186,8 @@ static struct capture_thread *find_own_slot(void)
 
 static bool is_tick(const siginfo_t *info);
 
-// Takes ticks that are pending from under the program's eyes. One that was sent to the thread and
-// one that was sent to the process may be among them. Without thread-local storage.
+// Removes pending ticks so that the program does not see them. Other pending SIGPROFs, at most one
+// sent to the thread and one sent to the process, are sent again. Uses no thread-local storage.
 __attribute__((noinline)) void handler_drop_pending_ticks(void)
 {
     struct timespec zero = {0, 0};
@@ -198,24 +202,24 @@ __attribute__((noinline)) void handler_drop_pending_ticks(void)
         }
     for (int i = 0; i < 2; i++)
         if (has[i])
-            send_again(SIGPROF, &others[i]);
+            requeue_signal(SIGPROF, &others[i]);
 }
 
-static void stop_timer(const struct capture_thread *t)
+static void handler_stop_timer(const struct capture_thread *t)
 {
     struct itimerspec never = {{0, 0}, {0, 0}};
     process_call(SYS_timer_settime, atomic_load(&t->timer), 0, (long)&never, 0, 0, 0);
 }
 
-// Without a lock, so that it can be done anywhere: whoever gives the thread another timer looks at
-// t->paused afterwards (thread.c), and a timer that is gone is not there to be set. errno stays.
+// Takes no lock, so it may run anywhere. Code that gives the thread another timer checks t->paused
+// afterwards (thread.c), and setting a deleted timer fails harmlessly. Preserves errno.
 __attribute__((noinline)) void capture_pause(void)
 {
     struct capture_thread *t = find_own_slot();
     if (!t || atomic_load(&t->clock) != CLOCK_TIMER)
         return;
     atomic_store(&t->paused, true);
-    stop_timer(t);
+    handler_stop_timer(t);
 }
 
 void capture_pause_blocked(void)
@@ -224,7 +228,7 @@ void capture_pause_blocked(void)
     handler_drop_pending_ticks();
 }
 
-// The timer goes on as if it had not been stopped: what was due meanwhile comes at once.
+// Restarts the timer as if it had not been stopped: missed ticks arrive at once.
 void handler_resume(struct capture_thread *t)
 {
     atomic_store(&t->small_stack, 0);
@@ -233,8 +237,8 @@ void handler_resume(struct capture_thread *t)
     int timer = atomic_load(&t->timer);
     uint32_t arming = atomic_load(&t->arming);
     uint64_t period = atomic_load(&t->period_ns);
-    uint64_t told = atomic_load(&t->ticks) - atomic_load(&t->settled);
-    uint64_t next = atomic_load(&t->cpu_armed) + atomic_load(&t->first_ns) + told * period;
+    uint64_t reported = atomic_load(&t->ticks) - atomic_load(&t->settled);
+    uint64_t next = atomic_load(&t->cpu_armed) + atomic_load(&t->first_ns) + reported * period;
     struct itimerspec when = {
         .it_interval = {(time_t)(period / 1000000000u), (long)(period % 1000000000u)},
         .it_value = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)},
@@ -253,16 +257,16 @@ static bool is_on_small_stack(const struct capture_thread *t, uintptr_t sp)
 
 bool handler_enter_small_stack(ucontext_t *context, uintptr_t sp)
 {
-    struct capture_thread *t = thread_find((pid_t)own_task());
+    struct capture_thread *t = thread_find((pid_t)handler_own_tid());
     if (!t || atomic_load(&t->state) != THREAD_ARMED || atomic_load(&t->clock) != CLOCK_TIMER)
         return false;
-    // The handler before this one has left by a jump that did not put the mask back.
+    // The previous handler left by longjmp without restoring the mask.
     bool left = atomic_load(&t->small_stack) && !is_on_small_stack(t, sp);
     if (left)
         *(uint64_t *)&context->uc_sigmask &= ~thread_sigprof_bit;
     if (atomic_exchange(&t->paused, true) && !left)
         return false;
-    stop_timer(t);
+    handler_stop_timer(t);
     handler_drop_pending_ticks();
     uintptr_t low = (uintptr_t)context->uc_stack.ss_sp;
     atomic_store(&t->small_stack_end, low + context->uc_stack.ss_size);
@@ -273,7 +277,7 @@ bool handler_enter_small_stack(ucontext_t *context, uintptr_t sp)
 
 void handler_leave_small_stack(void)
 {
-    struct capture_thread *t = thread_find((pid_t)own_task());
+    struct capture_thread *t = thread_find((pid_t)handler_own_tid());
     process_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&thread_sigprof_bit, 0,
                  sizeof thread_sigprof_bit, 0, 0);
     if (t && atomic_load(&t->small_stack))
@@ -297,82 +301,85 @@ void capture_end_pause(void)
         handler_resume(own_slot);
 }
 
-// Sends it again, with SIGPROF blocked by the kernel from now on, and without ticks. What the
-// process was sent goes on to the next thread that does not block it, and stays pending if all do.
-static __attribute__((noinline)) void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
+// Sends the signal again, with SIGPROF now blocked in the kernel and without ticks. A signal sent
+// to the process goes to the next thread that does not block it, or stays pending if all block it.
+static __attribute__((noinline)) void repost_blocked_signal(int signal, siginfo_t *info,
+                                                            ucontext_t *context)
 {
     if (handler_is_confined())
         return;
-    if (handler_is_wished())
+    if (handler_program_handles())
         program_blocks = 0;
     block_sigprof(context);
     capture_pause_blocked();
-    send_again(signal, info);
+    requeue_signal(signal, info);
 }
 
-// Whether the program blocks SIGPROF in this thread. Jumps and the ends of handlers put masks back
-// without our knowledge: then other signals of that mask are not blocked any more, either.
-static bool still_blocks(const ucontext_t *context)
+// Whether the program still blocks SIGPROF in this thread. longjmp and returning handlers restore
+// masks without our knowledge; then other signals of the recorded mask are no longer blocked
+// either.
+static bool program_still_blocks(const ucontext_t *context)
 {
-    if (program_blocks & ~(mask_of(context) | thread_sigprof_bit))
+    if (program_blocks & ~(context_mask(context) | thread_sigprof_bit))
         program_blocks = 0;
     return program_blocks;
 }
 
-// Where it must not meet the program's handler now. Whether that is so.
-static bool put_off(int signal, siginfo_t *info, ucontext_t *context)
+// Defers a signal that must not reach the program's handler now. Returns whether it did.
+static bool defer_signal(int signal, siginfo_t *info, ucontext_t *context)
 {
-    // The kernel chose any thread; without us it would have chosen among the program's. The thread
-    // blocks SIGPROF from now on and is chosen no more.
+    // The kernel chose one of our own threads; without us it would have chosen one of the
+    // program's. Block SIGPROF in this thread, so that it is not chosen again.
     if (own_thread_is_caller) {
         block_sigprof(context);
         if (!own_thread_is_asked_to_block(info))
-            send_again(signal, info);
+            requeue_signal(signal, info);
         return true;
     }
-    // The thread may hold one of our locks, and the handler may leave by siglongjmp. It comes again
-    // when the thread puts its mask back.
-    if (!handler_is_confined() && thread_has_blocked_signals(mask_of(context))) {
+    // The thread may hold one of our locks, and the program's handler may leave by siglongjmp. The
+    // signal arrives again when the thread restores its mask.
+    if (!handler_is_confined() && thread_has_blocked_signals(context_mask(context))) {
         block_sigprof(context);
-        handler_drop_pending_ticks(); // the kernel would take it for one of them
+        handler_drop_pending_ticks(); // the kernel would merge it with a pending tick
         send_to_self(signal, info);
         return true;
     }
     return false;
 }
 
-// The program's handler is called with the mask that it asked for, not with ours, and on the stack
-// that it would be on without us. It gets three arguments whether it wants them or not, so that
-// flags and handler need not be read as one. return_to: of the kernel's call of our handler; NULL
-// if other code has called it.
-static void forward(int signal, siginfo_t *info, ucontext_t *context, void *return_to)
+// Calls the program's handler with the mask it asked for instead of ours, and on the stack where it
+// would run without us. It always gets three arguments, so that flags and handler need not be read
+// atomically. return_to is the return address of the kernel's call of our handler; NULL if other
+// code called it.
+static void forward_to_program(int signal, siginfo_t *info, ucontext_t *context, void *return_to)
 {
-    // The handler that we called has called ours in turn, which it found when it was installed: it
-    // means the one before ours.
+    // The program's handler has called ours as its predecessor, so forward to the handler that was
+    // installed before ours.
     bool nested = !return_to && forwarding.info == info;
-    if (!nested && put_off(signal, info, context))
+    if (!nested && defer_signal(signal, info, context))
         return;
-    if (program_blocks && is_meant_for_program(info) && still_blocks(context)) {
-        keep_pending(signal, info, context);
+    if (program_blocks && would_reach_program(info) && program_still_blocks(context)) {
+        repost_blocked_signal(signal, info, context);
         return;
     }
-    uint32_t wished = atomic_load(&handler_wish.action);
+    uint32_t wished = atomic_load(&handler_program.action);
     const struct signal_action *wish = signal_action_get(wished);
     uintptr_t function = wish->function;
     unsigned level = nested ? forwarding.level + 1 : 0;
     if (nested)
-        function = level <= HANDLER_PREDECESSORS ? atomic_load(&handler_wish.before[level - 1]) : 0;
-    if (function == (uintptr_t)SIG_DFL && !nested && is_meant_for_program(info))
-        do_default(signal);
+        function =
+            level <= HANDLER_PREDECESSORS ? atomic_load(&handler_program.before[level - 1]) : 0;
+    if (function == (uintptr_t)SIG_DFL && !nested && would_reach_program(info))
+        exit_by_default_action(signal);
     if (function == (uintptr_t)SIG_DFL || function == (uintptr_t)SIG_IGN)
         return;
     if (wish->flags & (int)SA_RESETHAND) {
         struct signal_action reset = {(uintptr_t)SIG_DFL, wish->flags, wish->mask};
-        atomic_compare_exchange_strong(&handler_wish.action, &wished,
+        atomic_compare_exchange_strong(&handler_program.action, &wished,
                                        signal_action_keep(&reset, true));
     }
     if (handler_is_confined()) {
-        call_theirs(function, signal, info, context, level);
+        call_program_handler(function, signal, info, context, level);
         return;
     }
     struct signal_action action = {function, wish->flags, wish->mask};
@@ -382,15 +389,15 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context, void *retu
         forwarding = (__typeof__(forwarding)){frame.info, frame.context, level};
         return;
     }
-    uint64_t mask = mask_of(context) | wish->mask;
+    uint64_t mask = context_mask(context) | wish->mask;
     if (!(wish->flags & SA_NODEFER))
         mask |= thread_sigprof_bit;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
-    call_theirs(function, signal, info, context, level);
+    call_program_handler(function, signal, info, context, level);
 }
 
-// Whether the timer of the process, which has sent a signal, is ours. The program may have set its
-// own in place of it; then it is the program's for good.
+// Whether a signal of the process timer is ours. The program may have set its own timer instead;
+// then we leave the timer to the program for good.
 static bool is_process_tick(void)
 {
     struct itimerval now;
@@ -408,17 +415,17 @@ static bool is_process_tick(void)
     return us == ours;
 }
 
-static uint64_t value_of(const siginfo_t *info)
+static uint64_t timer_value(const siginfo_t *info)
 {
     return (uint64_t)(uintptr_t)info->si_value.sival_ptr;
 }
 
-// Whether one of our clocks sent it.
+// Whether one of our clocks sent the signal.
 static bool is_tick(const siginfo_t *info)
 {
     switch (info->si_code) {
     case SI_TIMER:
-        return value_of(info) >> 32 ==
+        return timer_value(info) >> 32 ==
                atomic_load_explicit(&capture_state.cookie, memory_order_relaxed);
     case SI_KERNEL:
         return is_process_tick();
@@ -429,23 +436,23 @@ static bool is_tick(const siginfo_t *info)
     }
 }
 
-// That a tick is for.
-static struct capture_thread *slot_of(const siginfo_t *info)
+// The slot that a tick is meant for.
+static struct capture_thread *slot_of_tick(const siginfo_t *info)
 {
     return info->si_code == SI_TIMER
-               ? atomic_load_explicit(&capture_state.slots[value_of(info) & 0xffff],
+               ? atomic_load_explicit(&capture_state.slots[timer_value(info) & 0xffff],
                                       memory_order_acquire)
                : find_own_slot();
 }
 
-// Whether the slot is armed and has the clock that sent it, not one that is no more.
-static bool is_for(const siginfo_t *info, const struct capture_thread *t)
+// Whether the slot is armed and its current clock sent the signal, not a deleted one.
+static bool is_current_tick(const siginfo_t *info, const struct capture_thread *t)
 {
     if (atomic_load(&t->state) != THREAD_ARMED)
         return false;
     switch (info->si_code) {
     case SI_TIMER:
-        return (atomic_load(&t->generation) & 0xffff) == (value_of(info) >> 16 & 0xffff);
+        return (atomic_load(&t->generation) & 0xffff) == (timer_value(info) >> 16 & 0xffff);
     case SI_KERNEL:
         return t->tid == own_tid && atomic_load(&t->clock) == CLOCK_PROCESS;
     default:
@@ -453,11 +460,11 @@ static bool is_for(const siginfo_t *info, const struct capture_thread *t)
     }
 }
 
-// --- threads that are not libc's ---
+// --- threads not created by libc ---
 
-// Threads by a bare clone may have a thread pointer of their own, or none: no thread-local variable
-// of ours is there, nor errno. False: it cannot be read without asking the kernel, which may be
-// forbidden, or was done before.
+// A thread created by a bare clone may have its own thread pointer or none, so our thread-local
+// variables and errno do not exist there. Returns false if the pointer can only be read by a system
+// call that is forbidden, or that an earlier tick has already made.
 static bool read_thread_pointer(const struct capture_thread *t, uintptr_t *pointer)
 {
 #if defined(__x86_64__)
@@ -475,8 +482,9 @@ static bool read_thread_pointer(const struct capture_thread *t, uintptr_t *point
 #endif
 }
 
-// libc's descriptor of a thread begins with its own address, twice, on x86-64; on aarch64, where
-// the thread pointer is behind it, with the address of the table of thread-local blocks.
+// On x86-64, libc's thread descriptor contains its own address twice, in words 0 and 2. On aarch64
+// the thread pointer points behind the descriptor, to the address of the table of thread-local
+// blocks.
 static bool is_libc_pointer(uintptr_t pointer)
 {
     const uintptr_t *word = (const uintptr_t *)pointer;
@@ -489,7 +497,7 @@ static bool is_libc_pointer(uintptr_t pointer)
 #endif
 }
 
-static __attribute__((noinline)) bool may_use_libc(const struct capture_thread *t)
+static __attribute__((noinline)) bool thread_may_use_libc(const struct capture_thread *t)
 {
     uintptr_t pointer;
     return !read_thread_pointer(t, &pointer) ||
@@ -497,8 +505,8 @@ static __attribute__((noinline)) bool may_use_libc(const struct capture_thread *
                         handler_is_confined() || is_libc_pointer(pointer)));
 }
 
-// Its CPU time is accounted for without stacks.
-static void count_foreign(struct capture_thread *t, const siginfo_t *info)
+// Accounts for the CPU time of such a thread without stacks.
+static void count_foreign_ticks(struct capture_thread *t, const siginfo_t *info)
 {
     uint64_t ticks = 1 + (info->si_overrun > 0 ? (uint64_t)info->si_overrun : 0);
     thread_count_ticks(t, ticks);
@@ -507,24 +515,25 @@ static void count_foreign(struct capture_thread *t, const siginfo_t *info)
     thread_mark(t);
 }
 
-// Takes ticks of such threads.
-static bool take_foreign(const siginfo_t *info)
+// Handles ticks of such threads. Returns false if the thread is not one of them.
+static bool handle_foreign_tick(const siginfo_t *info)
 {
-    struct capture_thread *t = info->si_code == SI_TIMER && is_tick(info) ? slot_of(info) : NULL;
-    if (!t || may_use_libc(t))
+    struct capture_thread *t =
+        info->si_code == SI_TIMER && is_tick(info) ? slot_of_tick(info) : NULL;
+    if (!t || thread_may_use_libc(t))
         return false;
     atomic_fetch_add(&t->inside, 1);
-    if (is_for(info, t))
-        count_foreign(t, info);
+    if (is_current_tick(info, t))
+        count_foreign_ticks(t, info);
     atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
     return true;
 }
 
 // --- entry ---
 
-// The kernel has both in one frame. A handler of the program's that takes only the number of the
-// signal calls ours, which it has found in its place, with that alone.
-static bool is_frame(const siginfo_t *info, const ucontext_t *context)
+// The kernel puts both structures into one frame. A one-argument handler of the program that calls
+// ours as its predecessor passes only the signal number.
+static bool is_signal_frame(const siginfo_t *info, const ucontext_t *context)
 {
 #if defined(__x86_64__)
     enum { KERNEL_CONTEXT = 304 };
@@ -534,17 +543,17 @@ static bool is_frame(const siginfo_t *info, const ucontext_t *context)
 #endif
 }
 
-static bool is_readable(const siginfo_t *info, const ucontext_t *context)
+static bool is_signal_readable(const siginfo_t *info, const ucontext_t *context)
 {
     return !handler_is_confined() && process_readable((uintptr_t)info, sizeof *info) &&
            process_readable((uintptr_t)context, sizeof *context);
 }
 
-// The program may have switched it on. We read words wherever they are.
+// The program may have enabled alignment checks (EFLAGS.AC), and we read unaligned words.
 static inline void clear_alignment_check(void)
 {
 #if defined(__x86_64__)
-    __asm__ volatile("lea -128(%%rsp), %%rsp\n\t" // the red zone
+    __asm__ volatile("lea -128(%%rsp), %%rsp\n\t" // skip the red zone
                      "pushfq\n\t"
                      "andq $~0x40000, (%%rsp)\n\t"
                      "popfq\n\t"
@@ -555,40 +564,40 @@ static inline void clear_alignment_check(void)
 #endif
 }
 
-static void take_signal(int signal, siginfo_t *info, ucontext_t *context, void *return_to)
+static void dispatch_sigprof(int signal, siginfo_t *info, ucontext_t *context, void *return_to)
 {
     if (!is_tick(info)) {
-        forward(signal, info, context, return_to);
+        forward_to_program(signal, info, context, return_to);
         return;
     }
-    struct capture_thread *t = slot_of(info);
+    struct capture_thread *t = slot_of_tick(info);
     if (t) {
-        // Before the state is looked at: who disarms the slot looks at them the other way
-        // round, so one of us sees the other.
+        // Increment `inside` before reading the state. The code that disarms a slot does this in
+        // the opposite order, so one of the two sees the other.
         atomic_fetch_add(&t->inside, 1);
-        if (is_for(info, t))
-            on_tick(t, info, context);
+        if (is_current_tick(info, t))
+            handle_tick(t, info, context);
         atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
     }
 }
 
-// While it runs every signal is blocked: no other handler can interrupt it, nor leave it by
+// All signals are blocked while it runs, so no other handler can interrupt it or leave it by
 // longjmp.
 void handler_entry(int signal, siginfo_t *info, void *context)
 {
     clear_alignment_check();
-    bool framed = is_frame(info, context);
+    bool framed = is_signal_frame(info, context);
     void *return_to =
         framed && SIGNAL_FRAME_IS_CALLER(info, context) ? __builtin_return_address(0) : NULL;
-    if (framed && take_foreign(info))
+    if (framed && handle_foreign_tick(info))
         return;
     int saved = errno;
     if (!framed && forwarding.info) {
         info = forwarding.info;
         context = forwarding.context;
-    } else if (!framed && !is_readable(info, context)) {
+    } else if (!framed && !is_signal_readable(info, context)) {
         return;
     }
-    take_signal(signal, info, context, return_to);
+    dispatch_sigprof(signal, info, context, return_to);
     errno = saved;
 }

@@ -1,4 +1,4 @@
-// What a tick records: the stack of the interrupted thread, its label and its ids.
+// What a tick records: the stack of the interrupted thread, its label and its request ids.
 #include "capture/thread.h"
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 __thread uint32_t capture_current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
-// Zero while current_ids are being written: a handler of this very thread then sees none.
+// Zero while current_ids are being written: a handler that interrupts that sees no ids.
 static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
 
 void capture_set_ids(const struct capture_ids *ids)
@@ -30,13 +30,13 @@ bool capture_get_ids(struct capture_ids *ids)
     return ids_set;
 }
 
-// Unwinding uses at most this much stack; tests/capture/room.c checks it.
+// Maximum stack use of unwinding; tests/capture/room.c checks it.
 enum { ROOM = 1536, PAGE = 4096 };
 
-// Whether ROOM bytes are left below the handler's frame. The program may be at the end of its
-// stack, or on an alternate stack that is hardly larger than the kernel's signal frame; then only
-// the leaf is recorded.
-static bool has_room(const struct capture_thread *t, const ucontext_t *context)
+// Whether ROOM bytes are left below the handler's frame. The program may be near the end of its
+// stack, or on an alternate stack hardly larger than the kernel's signal frame. Then only the leaf
+// is recorded.
+static bool has_unwind_room(const struct capture_thread *t, const ucontext_t *context)
 {
     uintptr_t here = (uintptr_t)__builtin_frame_address(0), lowest = here - ROOM;
     uintptr_t low = (uintptr_t)context->uc_stack.ss_sp, n = context->uc_stack.ss_size;
@@ -50,12 +50,13 @@ static bool has_room(const struct capture_thread *t, const ucontext_t *context)
         if (lowest >= atomic_load_explicit(&t->stack_trusted, memory_order_relaxed))
             return true;
     }
-    // A coroutine's stack, or one whose bounds are a guess. We run on the page of here.
+    // A coroutine's stack, or one whose bounds are a guess. The page of `here` is in use, so it is
+    // mapped.
     return lowest / PAGE == here / PAGE ||
            (!handler_is_confined() && process_page_readable(lowest));
 }
 
-static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
+static struct unwind_stack_bounds slot_stack_bounds(const struct capture_thread *t)
 {
     struct unwind_stack_bounds bounds = {
         .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
@@ -81,7 +82,7 @@ static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t tic
         *pcs = t->lane->regs.r[UNWIND_REG_PC];
         n = 1;
     } else if (snapshot) {
-        n = unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs, depth,
+        n = unwind_stack(snapshot, &t->lane->regs, slot_stack_bounds(t), (uintptr_t *)pcs, depth,
                          t->lane->cache, &why);
     }
     if (n == 0) {
@@ -103,8 +104,8 @@ static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t tic
     thread_count(&t->ended[why], 1);
 }
 
-// How many addresses at the root two stacks have in common. The second one is the thread's last
-// record; if there is none, the root itself is all that is known.
+// Returns how many addresses at the root two stacks share. `last` is the thread's last record. If
+// there is none, only the root itself is certain: 1.
 static uint32_t common_root(const uint64_t *pcs, uint32_t n, const uint64_t *last)
 {
     struct record r;
@@ -117,25 +118,26 @@ static uint32_t common_root(const uint64_t *pcs, uint32_t n, const uint64_t *las
     return same ? same : 1;
 }
 
-// The calls that the thread, which is the calling one, was in at its last tick and is in still. 0:
-// its root is not known.
-static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
+// Writes the frames that the calling thread was in at its last tick and is still in. Returns their
+// number; 0: the root was not reached.
+static uint32_t unchanged_frames(struct capture_thread *t, uint64_t *pcs)
 {
     enum unwind_end why;
     const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
     if (!snapshot)
         return 0;
     unwind_regs_here(&t->lane->regs);
-    uint32_t n = (uint32_t)unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs,
-                                        capture_state.depth, t->lane->cache, &why);
-    uint32_t kept = common_root(pcs, n, t->last);
-    for (volatile uint64_t *to = pcs; to < pcs + kept; to++)
-        *to = to[n - kept];
-    return why == UNWIND_END_ROOT ? kept : 0;
+    uint32_t n =
+        (uint32_t)unwind_stack(snapshot, &t->lane->regs, slot_stack_bounds(t), (uintptr_t *)pcs,
+                               capture_state.depth, t->lane->cache, &why);
+    uint32_t n_common = common_root(pcs, n, t->last);
+    for (volatile uint64_t *to = pcs; to < pcs + n_common; to++)
+        *to = to[n - n_common];
+    return why == UNWIND_END_ROOT ? n_common : 0;
 }
 
-// Of another thread.
-static uint32_t last_root(const uint64_t *last, uint64_t *pcs)
+// The same for another thread: the root of its last record.
+static uint32_t last_record_root(const uint64_t *last, uint64_t *pcs)
 {
     struct record r;
     if (!last || !record_decode(last, &r) || r.end != UNWIND_END_ROOT)
@@ -144,16 +146,17 @@ static uint32_t last_root(const uint64_t *last, uint64_t *pcs)
     return 1;
 }
 
-// Where the time went is not known, but under which calls. Labels may have changed since.
+// The time of these ticks is attributed to the frames that did not change; the leaf is unknown.
+// Records no label, because it may have changed.
 bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint64_t ns)
 {
     uint32_t n = 0;
-    // Its own handler, if one is in there, is the one that writes.
+    // If a handler is inside, only that handler may write to the ring.
     if (atomic_fetch_add(&t->inside, 1) == 0) {
         uint64_t *words = ring_reserve(t->ring, record_room(capture_state.depth));
         if (words) {
             uint64_t *pcs = words + record_head(false);
-            n = own ? calls_that_last(t, pcs) : last_root(t->last, pcs);
+            n = own ? unchanged_frames(t, pcs) : last_record_root(t->last, pcs);
         }
         if (n) {
             struct record r = {
@@ -186,6 +189,6 @@ void handler_record_tick(struct capture_thread *t, const ucontext_t *context, ui
                          uint64_t ns)
 {
     unwind_regs_from_ucontext(&t->lane->regs, context);
-    record_sample(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
+    record_sample(t, has_unwind_room(t, context) ? capture_state.depth : 1, ticks, ns);
     thread_mark(t);
 }

@@ -17,9 +17,9 @@
 
 enum { LEAST_MEMORY = 64 << 10 };
 
-static void *map_block(size_t bytes)
+static void *map_private_block(size_t bytes)
 {
-    // A huge page would be taken whole for the first record.
+    // Avoid huge pages: the first record would allocate a whole one.
     void *p = process_map(bytes);
     if (p)
         madvise(p, bytes, MADV_NOHUGEPAGE);
@@ -47,13 +47,13 @@ static int map_live(size_t memory, struct err *e)
     return 0;
 }
 
-// An image with fewer blocks than it could have has room for fewer stacks.
+// If block returns fewer than HEAP_BLOCKS blocks, the image holds fewer stacks.
 static int map_image(void *(*block)(size_t bytes), struct err *e)
 {
-    struct heap_head *head = block ? block(HEAP_BLOCK) : map_block(HEAP_BLOCK);
+    struct heap_head *head = block ? block(HEAP_BLOCK) : map_private_block(HEAP_BLOCK);
     heap_tables.n_blocks = 0;
     while (head && heap_tables.n_blocks < HEAP_BLOCKS - 1) {
-        char *p = block ? block(HEAP_BLOCK) : map_block(HEAP_BLOCK);
+        char *p = block ? block(HEAP_BLOCK) : map_private_block(HEAP_BLOCK);
         if (!p)
             break;
         heap_tables.blocks[heap_tables.n_blocks++] = p;
@@ -62,14 +62,14 @@ static int map_image(void *(*block)(size_t bytes), struct err *e)
         return err_set(e, "no memory for the stacks of allocations");
     head->time_nanos = process_wall_ns();
     head->magic = HEAP_MAGIC;
-    atomic_store(&heap_tables.used, 8); // number 0 is none
+    atomic_store(&heap_tables.used, 8); // number 0 means no record
     heap_tables.head = head;
     heap_tables.shared = block != NULL;
     heap_tables.no_stack = heap_find_stack(NULL, 0, false);
     return 0;
 }
 
-static int prepare(const struct capture_heap_options *o, struct err *e)
+static int prepare_heap_tables(const struct capture_heap_options *o, struct err *e)
 {
     uint64_t seed = o->seed;
     if (o->depth > CAPTURE_MAX_DEPTH)
@@ -81,7 +81,7 @@ static int prepare(const struct capture_heap_options *o, struct err *e)
     if (!seed && getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
         seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)getpid();
     atomic_store(&heap_tables.seed, seed);
-    // The hook's own frames are unwound first and then dropped.
+    // The hook's own frames are unwound as well and dropped afterwards.
     enum { OWN_FRAMES = 4 };
     uint32_t depth = (o->depth ? o->depth : CAPTURE_HEAP_DEPTH) + OWN_FRAMES;
     heap_tables.depth = depth < CAPTURE_MAX_DEPTH ? depth : CAPTURE_MAX_DEPTH;
@@ -121,13 +121,13 @@ int capture_heap_start(const struct capture_heap_options *o, struct err *e)
     if (heap_tables.inherited)
         return err_set(e, "heap sampling cannot start: a signal handler that interrupted malloc "
                           "forked this process");
-    if (capture_heap_refresh(e) || (!heap_tables.head && prepare(o, e)) ||
+    if (capture_heap_refresh(e) || (!heap_tables.head && prepare_heap_tables(o, e)) ||
         capture_heap_set_interval(interval, e))
         return -1;
     capture_state.pid = getpid();
-    // From the next time that a thread asks: what was given out until now was not sampled.
+    // Takes effect when a thread's countdown ends. Earlier allocations were not sampled.
     atomic_store_explicit(&heap_tables.active, 1, memory_order_release);
-    // A process that ends soon has told what it consists of.
+    // List the modules now, in case the process ends soon.
     capture_heap_resolve();
     return 0;
 }
@@ -154,7 +154,7 @@ size_t capture_heap_image(const void *blocks[HEAP_BLOCKS])
     return heap_tables.n_blocks + 1;
 }
 
-static uint16_t find_module(const struct unwind_module *m)
+static uint16_t image_module_number(const struct unwind_module *m)
 {
     struct heap_head *head = heap_tables.head;
     uint32_t n_modules = atomic_load(&head->n_modules);
@@ -171,10 +171,10 @@ static uint16_t find_module(const struct unwind_module *m)
     return (uint16_t)n_modules;
 }
 
-static uint16_t module_of(uintptr_t pc, const struct unwind_snapshot *snapshot)
+static uint16_t image_module_of(uintptr_t pc, const struct unwind_snapshot *snapshot)
 {
     const struct unwind_module *m = unwind_snapshot_find(snapshot, pc);
-    return m ? find_module(m) : HEAP_NO_MODULE;
+    return m ? image_module_number(m) : HEAP_NO_MODULE;
 }
 
 static void resolve_stack(struct heap_stack *s, const struct unwind_snapshot *snapshot, bool stale)
@@ -182,18 +182,19 @@ static void resolve_stack(struct heap_stack *s, const struct unwind_snapshot *sn
     _Atomic uint16_t *modules = (_Atomic uint16_t *)(s->pcs + s->n);
     if (s->n == 0 || atomic_load(&modules[s->n - 1]) != HEAP_UNRESOLVED)
         return;
-    // An object that was loaded after the snapshot: the next one has it.
+    // The address belongs to an object that was loaded after the snapshot. Resolve it with the next
+    // one.
     for (uint16_t i = 0; stale && i < s->n; i++)
         if (!unwind_snapshot_find(snapshot, s->pcs[i]))
             return;
-    // The last one last: it says that all are.
+    // Write the last entry last: readers take it as the sign that all are resolved.
     for (uint16_t i = 0; i < s->n; i++)
-        atomic_store(&modules[i], module_of(s->pcs[i], snapshot));
+        atomic_store(&modules[i], image_module_of(s->pcs[i], snapshot));
 }
 
 void capture_heap_resolve(void)
 {
-    static uint64_t seen_used, seen; // seen: the snapshot's generation
+    static uint64_t seen_used, seen; // generation of the last snapshot
     uint64_t used = heap_tables.head ? atomic_load(&heap_tables.used) : 0;
     capture_hold();
     const struct unwind_snapshot *snapshot = capture_snapshot();
@@ -201,11 +202,11 @@ void capture_heap_resolve(void)
     if (snapshot && used && (used != seen_used || generation != seen)) {
         size_t n;
         const struct unwind_module *m = unwind_snapshot_modules(snapshot, &n);
-        // The program itself first, and all that is loaded: who reads the image of a process that
-        // was killed may meet stacks that nobody has looked at.
-        module_of(getauxval(AT_ENTRY), snapshot);
+        // Add the program itself first, and all loaded modules: the reader of a killed process's
+        // image may meet stacks that were never resolved.
+        image_module_of(getauxval(AT_ENTRY), snapshot);
         for (size_t i = 0; generation != seen && i < n; i++)
-            find_module(&m[i]);
+            image_module_number(&m[i]);
         bool stale = tables_stale(snapshot);
         for (uint32_t i = 0; i < HEAP_INDEX; i++) {
             struct heap_stack *s = heap_record(atomic_load(&heap_tables.head->index[i]));
@@ -226,14 +227,14 @@ void capture_heap_after_fork_in_child(void)
         return;
     for (int i = 0; heap_tables.scratches && i < HEAP_SCRATCHES; i++)
         atomic_store(&heap_tables.scratches[i].busy, 0);
-    // Threads that were not watched may have had the loader's lock.
+    // Threads that are not sampled may have held the loader's lock.
     if (atomic_load(&capture_state.n_slots) == 0)
         unwind_avoid_loader();
     heap_tables.pid = capture_state.pid = sandbox_confines_caller() ? 0 : getpid();
     if (!heap_tables.shared)
         return;
     atomic_store(&heap_tables.active, 0);
-    // A signal handler that interrupted a hook may have forked: the hook goes on in the child.
+    // If a signal handler that interrupted a hook forked, the hook continues in the child.
     heap_tables.inherited = true;
     if (!capture_heap_in_hook())
         heap_drop_image();

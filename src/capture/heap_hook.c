@@ -1,4 +1,5 @@
-// What runs in the thread that allocates or frees, perhaps in a signal handler: see heap.h.
+// The hooks. They run in the thread that allocates or frees, perhaps in a signal handler; see
+// heap_capture.h.
 #include "capture/heap_tables.h"
 
 #include <errno.h>
@@ -11,35 +12,36 @@
 #include "process/maps.h"
 #include "process/sandbox.h"
 
-// A thread asks what is in force now at least every so many bytes: an interval or a start that
-// came meanwhile is heard of.
+// Maximum bytes between two checks of a thread, while sampling is on and off: a check notices a new
+// interval or a start.
 enum { LONGEST_GAP = 1 << 20, IDLE_GAP = 64 << 10 };
-// Samples of a thread before it is worth knowing where its stack is.
-enum { FAMILIAR = 3 };
+// Samples that a thread must take before it looks up its stack's bounds.
+enum { STACK_LOOKUP_SAMPLES = 3 };
 
 EXPORT __thread uint64_t kiln_heap_left INITIAL_EXEC;
 
 static __thread struct {
-    uint64_t random, mean; // mean: that the gap was drawn with
+    uint64_t random, mean; // mean: the interval that the current gap was drawn with
     uintptr_t stack_lo, stack_hi;
-    uint32_t is_event; // at the end of the gap there is a sample, not only a question
-    uint32_t own;      // the thread, or what it does, is the profiler's
-    uint32_t busy;     // hooks that it is in: more than one in a signal handler
+    uint32_t is_event; // the gap ends with a sample, not only with a check
+    uint32_t own;      // nesting of capture_heap_enter
+    uint32_t busy;     // hooks that the thread is in; more than one only in a signal handler
     uint32_t samples;
-    uint32_t scratch; // that it used last
+    uint32_t scratch; // the scratch buffer used last
     uint32_t seeded;
-} self INITIAL_EXEC;
+} heap_self INITIAL_EXEC;
 
 void capture_heap_enter(void)
 {
-    self.own++;
+    heap_self.own++;
 }
 
 void capture_heap_leave(void)
 {
-    // What comes now is the program's again, and a gap may begin anywhere.
-    if (--self.own == 0) {
-        self.is_event = 0;
+    // The thread allocates for the program again. A gap is memoryless, so a new one may begin
+    // anywhere.
+    if (--heap_self.own == 0) {
+        heap_self.is_event = 0;
         kiln_heap_left = 0;
     }
 }
@@ -48,68 +50,70 @@ void capture_heap_leave(void)
 
 static void enter_hook(void)
 {
-    self.busy++;
+    heap_self.busy++;
     atomic_signal_fence(memory_order_seq_cst);
 }
 
 static void leave_hook(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
-    if (--self.busy == 0 && heap_tables.inherited)
+    if (--heap_self.busy == 0 && heap_tables.inherited)
         heap_drop_image();
 }
 
 bool capture_heap_in_hook(void)
 {
-    return self.busy;
+    return heap_self.busy;
 }
 
-// --- when ---
+// --- when to sample ---
 
-// Somebody tells us of allocations.
-static _Atomic bool is_told;
+// An allocator hook was called.
+static _Atomic bool hook_called;
 
-bool capture_heap_told(void)
+bool capture_heap_hook_called(void)
 {
-    return atomic_load(&is_told);
+    return atomic_load(&hook_called);
 }
 
-static void seed(void)
+static void seed_gaps(void)
 {
     uint64_t x = atomic_fetch_add(&heap_tables.seed, UINT64_C(0xd1342543de82ef95));
-    self.random = x * UINT64_C(0x9e3779b97f4a7c15);
-    self.seeded = 1;
+    heap_self.random = x * UINT64_C(0x9e3779b97f4a7c15);
+    heap_self.seeded = 1;
 }
 
-// The gap after the rest of what was allocated. False: it ends within.
+// Draws a gap that begins `rest` bytes before the end of this object. Returns false if it ends
+// within the object.
 static bool begin_gap(uint64_t rest, uint64_t mean)
 {
-    uint64_t gap = heap_gap(&self.random, mean);
+    uint64_t gap = heap_gap(&heap_self.random, mean);
     if (gap <= rest)
         return false;
     gap -= rest;
-    self.is_event = gap <= LONGEST_GAP;
-    self.mean = mean;
-    kiln_heap_left = self.is_event ? gap : LONGEST_GAP;
+    heap_self.is_event = gap <= LONGEST_GAP;
+    heap_self.mean = mean;
+    kiln_heap_left = heap_self.is_event ? gap : LONGEST_GAP;
     return true;
 }
 
-// Whether this object, with which the countdown has ended, is a sample; *mean: the interval.
-static bool is_sample(size_t size, uint64_t *mean)
+// Whether this object, which ended the countdown, is a sample. Sets *mean to the interval that
+// applies.
+static bool allocation_is_sampled(size_t size, uint64_t *mean)
 {
     uint64_t left = kiln_heap_left, interval = atomic_load(&heap_tables.interval);
     uint64_t rest = size + 1 > left ? size + 1 - left : 0;
-    bool event = self.is_event;
-    *mean = self.mean;
-    if (!atomic_load_explicit(&is_told, memory_order_relaxed))
-        atomic_store(&is_told, true);
-    if (self.own || !atomic_load_explicit(&heap_tables.active, memory_order_acquire)) {
+    bool event = heap_self.is_event;
+    *mean = heap_self.mean;
+    if (!atomic_load_explicit(&hook_called, memory_order_relaxed))
+        atomic_store(&hook_called, true);
+    if (heap_self.own || !atomic_load_explicit(&heap_tables.active, memory_order_acquire)) {
         kiln_heap_left = IDLE_GAP;
-        self.is_event = 0;
+        heap_self.is_event = 0;
         return false;
     }
-    if (!self.seeded)
-        seed();
+    if (!heap_self.seeded)
+        seed_gaps();
     if (!event) {
         if (begin_gap(rest, interval))
             return false;
@@ -119,26 +123,27 @@ static bool is_sample(size_t size, uint64_t *mean)
     return true;
 }
 
-// --- where ---
+// --- stacks ---
 
 static struct heap_scratch *take_scratch(void)
 {
-    if (!self.scratch)
-        self.scratch = (uint32_t)(((uintptr_t)&self >> 6) * 0x9e3779b9u >> 16) | HEAP_SCRATCHES;
+    if (!heap_self.scratch)
+        heap_self.scratch =
+            (uint32_t)(((uintptr_t)&heap_self >> 6) * 0x9e3779b9u >> 16) | HEAP_SCRATCHES;
     for (uint32_t i = 0; i < HEAP_SCRATCHES; i++) {
-        struct heap_scratch *s = &heap_tables.scratches[(self.scratch + i) % HEAP_SCRATCHES];
+        struct heap_scratch *s = &heap_tables.scratches[(heap_self.scratch + i) % HEAP_SCRATCHES];
         uint32_t idle = 0;
         if (atomic_compare_exchange_strong(&s->busy, &idle, 1)) {
-            self.scratch += i;
+            heap_self.scratch += i;
             return s;
         }
     }
     return NULL;
 }
 
-// Takes the mapping if it is the stack: that of a thread ends below its thread pointer; the first
-// thread's has a name, or is the one that we are in.
-static bool look_at_mapping(void *context, const struct process_mapping *m)
+// Sets the bounds if the mapping is the thread's stack. A thread's stack lies below its thread
+// pointer, in the same mapping; the main thread's mapping has a name.
+static bool check_stack_mapping(void *context, const struct process_mapping *m)
 {
     bool first_thread = *(const bool *)context;
     uintptr_t pointer = thread_own_pointer(), here = (uintptr_t)__builtin_frame_address(0);
@@ -146,20 +151,20 @@ static bool look_at_mapping(void *context, const struct process_mapping *m)
                      : pointer > m->start && pointer < m->end) {
         // See capture_thread.stack_trusted.
         uintptr_t least = pointer - THREAD_LEAST_STACK;
-        self.stack_lo = first_thread || least < m->start ? m->start : least;
-        self.stack_hi = first_thread ? m->end : pointer;
+        heap_self.stack_lo = first_thread || least < m->start ? m->start : least;
+        heap_self.stack_hi = first_thread ? m->end : pointer;
     }
-    return !self.stack_hi;
+    return !heap_self.stack_hi;
 }
 
-// Reads where the stack is known to be need no check.
-static void learn_stack(struct heap_scratch *s)
+// Unwinding needs no checks within known stack bounds.
+static void look_up_own_stack(struct heap_scratch *s)
 {
     bool first_thread = syscall(SYS_gettid) == heap_tables.pid;
-    process_each_mapping(s->text, sizeof s->text, look_at_mapping, &first_thread);
+    process_each_mapping(s->text, sizeof s->text, check_stack_mapping, &first_thread);
 }
 
-// Without the hook's own frames, and the allocator's between it and caller.
+// Drops the hook's own frames, and the allocator's frames up to caller.
 static size_t drop_leaf(uintptr_t *pcs, size_t n, const void *caller)
 {
     enum { MOST_OWN = 12 };
@@ -174,7 +179,7 @@ static size_t drop_leaf(uintptr_t *pcs, size_t n, const void *caller)
     return n;
 }
 
-static uint32_t find_stack(const void *caller)
+static uint32_t record_allocation_stack(const void *caller)
 {
     struct heap_scratch *s = take_scratch();
     enum unwind_end why = UNWIND_END_TRUNCATED;
@@ -183,15 +188,16 @@ static uint32_t find_stack(const void *caller)
         return heap_tables.no_stack;
     // seccomp may kill a confined thread for any system call.
     bool confined = sandbox_scope() != SANDBOX_FREE;
-    if (!confined && !self.stack_hi && ++self.samples == FAMILIAR)
-        learn_stack(s);
+    if (!confined && !heap_self.stack_hi && ++heap_self.samples == STACK_LOOKUP_SAMPLES)
+        look_up_own_stack(s);
     const struct unwind_snapshot *snapshot =
         atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
-    if (snapshot && (!confined || self.stack_hi)) {
+    if (snapshot && (!confined || heap_self.stack_hi)) {
         unwind_regs_here(&s->regs);
-        n = unwind_stack(snapshot, &s->regs,
-                         (struct unwind_stack_bounds){self.stack_lo, self.stack_hi, confined},
-                         s->pcs, heap_tables.depth, &s->cache, &why);
+        n = unwind_stack(
+            snapshot, &s->regs,
+            (struct unwind_stack_bounds){heap_self.stack_lo, heap_self.stack_hi, confined}, s->pcs,
+            heap_tables.depth, &s->cache, &why);
         n = drop_leaf(s->pcs, n, caller);
     }
     if (n == 0) {
@@ -205,7 +211,7 @@ static uint32_t find_stack(const void *caller)
     return stack;
 }
 
-// --- counting ---
+// --- counters ---
 
 static void add_live(int64_t bytes)
 {
@@ -227,16 +233,16 @@ static void count_live(const struct capture_heap_object *object, int sign)
     add_live(bytes);
 }
 
-static void begin_life(const void *p, const struct capture_heap_object *object)
+static void add_live_object(const void *p, const struct capture_heap_object *object)
 {
     struct heap_head *head = heap_tables.head;
     struct capture_heap_object stale;
-    // An object that ended behind our back, by a function that nobody told us of.
+    // The table still has an object at this address: it was freed by a function without a hook.
     if (!kiln_heap_unknown(p) && heap_remove((uintptr_t)p, &stale)) {
         count_live(&stale, -1);
         atomic_fetch_add_explicit(&head->unseen, 1, memory_order_relaxed);
     }
-    // Counted first: whoever reads never sees more ends than beginnings.
+    // Count before inserting, so that a reader never sees more frees than allocations.
     count_live(object, 1);
     if (heap_insert((uintptr_t)p, object))
         return;
@@ -245,39 +251,39 @@ static void begin_life(const void *p, const struct capture_heap_object *object)
     atomic_fetch_add_explicit(&head->untracked_bytes, object->bytes, memory_order_relaxed);
 }
 
-static __attribute__((noinline)) void record(const void *p, size_t size, const void *caller,
-                                             uint64_t mean)
+static __attribute__((noinline)) void record_allocation(const void *p, size_t size,
+                                                        const void *caller, uint64_t mean)
 {
     double chance = heap_chance(((double)size + 1) / (double)mean);
     struct capture_heap_object object = {
         .objects = (uint64_t)(HEAP_OBJECT / chance + 0.5),
         .bytes = (uint64_t)((double)size / chance + 0.5),
-        .stack = find_stack(caller),
+        .stack = record_allocation_stack(caller),
     };
     struct heap_stack *s = heap_record(object.stack);
     if (object.stack == heap_tables.no_stack)
         atomic_fetch_add_explicit(&heap_tables.head->stackless, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->alloc_objects, object.objects, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->alloc_bytes, object.bytes, memory_order_relaxed);
-    begin_life(p, &object);
+    add_live_object(p, &object);
     atomic_fetch_add_explicit(&heap_tables.head->samples, 1, memory_order_relaxed);
 }
 
 void capture_heap_allocated(const void *p, size_t size, const void *caller)
 {
     uint64_t mean;
-    // A handler that has interrupted a sample.
-    if (self.busy) {
+    // A signal handler has interrupted a hook.
+    if (heap_self.busy) {
         if (heap_tables.head)
             atomic_fetch_add_explicit(&heap_tables.head->nested, 1, memory_order_relaxed);
         return;
     }
-    int had = errno;
+    int saved_errno = errno;
     enter_hook();
-    if (is_sample(size, &mean))
-        record(p, size, caller ? caller : __builtin_return_address(0), mean);
+    if (allocation_is_sampled(size, &mean))
+        record_allocation(p, size, caller ? caller : __builtin_return_address(0), mean);
     leave_hook();
-    errno = had;
+    errno = saved_errno;
 }
 
 bool capture_heap_freed(const void *p, struct capture_heap_object *object)
@@ -294,7 +300,7 @@ void capture_heap_restore(const void *p, const struct capture_heap_object *objec
 {
     enter_hook();
     if (heap_tables.head)
-        begin_life(p, object);
+        add_live_object(p, object);
     leave_hook();
 }
 

@@ -23,7 +23,7 @@ uint32_t heap_reserve(size_t bytes)
     return (uint32_t)(at >> 20 << HEAP_PLACES | (at & ((1u << 20) - 1)) / 8);
 }
 
-static uint32_t hash_stack(const uintptr_t *pcs, size_t n, bool truncated)
+static uint32_t hash_heap_stack(const uintptr_t *pcs, size_t n, bool truncated)
 {
     uint64_t hash = n * 2 + truncated;
     for (size_t i = 0; i < n; i++) {
@@ -33,8 +33,8 @@ static uint32_t hash_stack(const uintptr_t *pcs, size_t n, bool truncated)
     return (uint32_t)(hash >> 16);
 }
 
-static bool is_stack(const struct heap_stack *s, const uintptr_t *pcs, size_t n, uint32_t hash,
-                     bool truncated)
+static bool heap_stack_equals(const struct heap_stack *s, const uintptr_t *pcs, size_t n,
+                              uint32_t hash, bool truncated)
 {
     if (s->hash != hash || s->n != n || s->truncated != truncated)
         return false;
@@ -44,7 +44,7 @@ static bool is_stack(const struct heap_stack *s, const uintptr_t *pcs, size_t n,
     return true;
 }
 
-static uint32_t make_stack(const uintptr_t *pcs, size_t n, uint32_t hash, bool truncated)
+static uint32_t add_heap_stack(const uintptr_t *pcs, size_t n, uint32_t hash, bool truncated)
 {
     uint32_t number =
         heap_reserve(sizeof(struct heap_stack) + n * (sizeof(uint64_t) + sizeof(uint16_t)));
@@ -65,35 +65,35 @@ static uint32_t make_stack(const uintptr_t *pcs, size_t n, uint32_t hash, bool t
 uint32_t heap_find_stack(const uintptr_t *pcs, size_t n, bool truncated)
 {
     enum { MOST_PROBES = 256 };
-    uint32_t hash = hash_stack(pcs, n, truncated), made = 0;
+    uint32_t hash = hash_heap_stack(pcs, n, truncated), made = 0;
     for (uint32_t i = 0; i < MOST_PROBES; i++) {
         _Atomic uint32_t *place = &heap_tables.head->index[(hash + i) % HEAP_INDEX];
         uint32_t number = atomic_load_explicit(place, memory_order_acquire);
         if (number == 0) {
             if (!made)
-                made = make_stack(pcs, n, hash, truncated);
+                made = add_heap_stack(pcs, n, hash, truncated);
             if (!made)
                 break;
             if (atomic_compare_exchange_strong(place, &number, made))
                 return made;
         }
-        // Somebody else may have made the same at the same time: then ours was for nothing.
+        // Another thread may have inserted the same stack meanwhile. Then our record stays unused.
         const struct heap_stack *s = heap_record(number);
-        if (s && is_stack(s, pcs, n, hash, truncated))
+        if (s && heap_stack_equals(s, pcs, n, hash, truncated))
             return number;
     }
     return heap_tables.no_stack;
 }
 
-// --- what is live ---
+// --- live objects ---
 
 static void filter_add(uintptr_t address)
 {
     unsigned char *count = &kiln_heap_filter[KILN_HEAP_PLACE(address)];
-    unsigned char had = __atomic_load_n(count, __ATOMIC_RELAXED);
-    // What is full stays so: it cannot be known when it is empty.
-    while (had < UINT8_MAX &&
-           !__atomic_compare_exchange_n(count, &had, (unsigned char)(had + 1), true,
+    unsigned char old = __atomic_load_n(count, __ATOMIC_RELAXED);
+    // A saturated counter is never decremented, because the true count is unknown.
+    while (old < UINT8_MAX &&
+           !__atomic_compare_exchange_n(count, &old, (unsigned char)(old + 1), true,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
@@ -101,9 +101,9 @@ static void filter_add(uintptr_t address)
 static void filter_remove(uintptr_t address)
 {
     unsigned char *count = &kiln_heap_filter[KILN_HEAP_PLACE(address)];
-    unsigned char had = __atomic_load_n(count, __ATOMIC_RELAXED);
-    while (had > 0 && had < UINT8_MAX &&
-           !__atomic_compare_exchange_n(count, &had, (unsigned char)(had - 1), true,
+    unsigned char old = __atomic_load_n(count, __ATOMIC_RELAXED);
+    while (old > 0 && old < UINT8_MAX &&
+           !__atomic_compare_exchange_n(count, &old, (unsigned char)(old - 1), true,
                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
@@ -118,12 +118,12 @@ static bool insert_at_level(struct heap_level *level, uintptr_t address,
 {
     size_t first = first_place(level, address);
     for (size_t i = first; i < first + HEAP_WINDOW; i++) {
-        uintptr_t had = atomic_load_explicit(&level->keys[i], memory_order_relaxed);
-        if ((had != 0 && had != HEAP_GONE) ||
-            !atomic_compare_exchange_strong(&level->keys[i], &had, HEAP_COMING))
+        uintptr_t old = atomic_load_explicit(&level->keys[i], memory_order_relaxed);
+        if ((old != 0 && old != HEAP_GONE) ||
+            !atomic_compare_exchange_strong(&level->keys[i], &old, HEAP_COMING))
             continue;
         level->objects[i] = *object;
-        atomic_fetch_add_explicit(&level->used, had == 0, memory_order_relaxed);
+        atomic_fetch_add_explicit(&level->used, old == 0, memory_order_relaxed);
         atomic_store_explicit(&level->keys[i], address, memory_order_release);
         return true;
     }
@@ -144,7 +144,7 @@ bool heap_insert(uintptr_t address, const struct capture_heap_object *object)
 
 bool heap_remove(uintptr_t address, struct capture_heap_object *object)
 {
-    // free(NULL) is not looked for among the empty places.
+    // Keys up to HEAP_COMING are markers: free(NULL) must not match an empty place.
     if (address <= HEAP_COMING)
         return false;
     for (int l = 0; l < HEAP_LEVELS; l++) {
@@ -166,14 +166,14 @@ bool heap_remove(uintptr_t address, struct capture_heap_object *object)
     return false;
 }
 
-// --- the end of an image ---
+// --- dropping an image ---
 
 void heap_drop_image(void)
 {
     heap_tables.head = NULL;
     heap_tables.n_blocks = 0;
     heap_tables.shared = heap_tables.inherited = false;
-    // What is full stays so: see filter_add.
+    // Saturated counters stay as they are: see filter_add.
     for (size_t i = 0; i < sizeof kiln_heap_filter; i++)
         if (kiln_heap_filter[i] != UINT8_MAX)
             kiln_heap_filter[i] = 0;
@@ -186,10 +186,10 @@ void heap_drop_image(void)
     }
 }
 
-// --- chance ---
+// --- random gaps ---
 
-// ln x for x in (0, 1], to seven digits: the series of artanh.
-static double logarithm(double x)
+// ln x for x in (0, 1], to seven digits, by the artanh series.
+static double natural_logarithm(double x)
 {
     union {
         double d;
@@ -205,14 +205,14 @@ static double logarithm(double x)
 
 uint64_t heap_gap(uint64_t *random, uint64_t mean)
 {
-    // SplitMix64: any state is as good as any other.
+    // SplitMix64: any seed is good.
     uint64_t x = *random += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
     x ^= x >> 31;
-    // Rounded up, it is geometrically distributed: as memoryless as bytes allow.
+    // Rounding up makes it geometrically distributed, the discrete memoryless distribution.
     double uniform = ((double)(x >> 11) + 0.5) * 0x1p-53;
-    double gap = -logarithm(uniform) * (double)mean;
+    double gap = -natural_logarithm(uniform) * (double)mean;
     return gap < 0x1p62 ? (uint64_t)gap + 1 : UINT64_C(1) << 62;
 }
 
@@ -220,7 +220,7 @@ double heap_chance(double x)
 {
     if (x > 40)
         return 1;
-    // exp(-x) = exp(-x / 2^k)^(2^k); 1 - exp(-y) is summed up directly, since it may be tiny.
+    // exp(-x) = exp(-x / 2^k)^(2^k). Sum up 1 - exp(-y) directly, because it may be tiny.
     int k = 0;
     for (; x > 0.25; x /= 2)
         k++;

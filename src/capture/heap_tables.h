@@ -1,4 +1,5 @@
-// The tables of heap sampling, as hooks see them. Everything here is signal-safe.
+// The tables of heap sampling, as the hooks use them. All functions are signal-safe but
+// heap_drop_image, which no other thread may run beside.
 #pragma once
 
 #include <sys/types.h>
@@ -6,21 +7,21 @@
 #include "capture/capture.h"
 #include "capture/heap_capture.h"
 
-// What is live, in tables of which each is four times the one before: the next is touched when
-// there is no room in those before it. An address has HEAP_WINDOW places in each.
+// Live objects are kept in tables, each four times as large as the one before. A larger one is used
+// only if the smaller ones have no free place. An address may be in HEAP_WINDOW places of each.
 enum { HEAP_LEVELS = 5, HEAP_WINDOW = 16, HEAP_FIRST_LEVEL = 2048, HEAP_SCRATCHES = 64 };
 
 struct heap_level {
-    uint32_t n;              // places, a power of two, and HEAP_WINDOW more behind them
-    _Atomic uint32_t used;   // ever
-    _Atomic uintptr_t *keys; // 0: never used; HEAP_GONE: was used; HEAP_COMING: is being filled
+    uint32_t n;              // number of places, a power of two; HEAP_WINDOW more follow
+    _Atomic uint32_t used;   // places that were ever used
+    _Atomic uintptr_t *keys; // 0: never used; HEAP_GONE: freed; HEAP_COMING: being written
     struct capture_heap_object *objects;
 };
 #define HEAP_GONE ((uintptr_t)1)
 #define HEAP_COMING ((uintptr_t)2)
 
-// What a sample needs that the stack is too small for. Busy: somebody is in it, and in the
-// unwind tables.
+// Memory for one sample that is too large for the stack. While busy, its user also reads the unwind
+// tables.
 struct heap_scratch {
     _Atomic uint32_t busy;
     struct unwind_regs regs;
@@ -35,19 +36,19 @@ struct heap_tables {
     _Atomic uint64_t seed;
     uint32_t depth;
     pid_t pid;
-    struct heap_head *head; // NULL: never started
+    struct heap_head *head; // NULL if never started
     char *blocks[HEAP_BLOCKS - 1];
     uint32_t n_blocks;
-    _Atomic uint64_t used; // bytes of the blocks: number << 20 | place
-    uint32_t no_stack;     // the record of samples without a stack
-    bool shared;           // the image is not ours alone
-    bool inherited;        // by a child of fork, which drops it when its thread leaves the hooks
+    _Atomic uint64_t used; // bytes of the blocks: block << 20 | offset
+    uint32_t no_stack;     // record number for samples without a stack
+    bool shared;           // the image is in shared memory
+    bool inherited;        // a child of fork inherited the image inside a hook; leave_hook drops it
     struct heap_level levels[HEAP_LEVELS];
     struct heap_scratch *scratches;
 };
 extern struct heap_tables heap_tables;
 
-// A record that number names; NULL: none.
+// Returns the record with this number, or NULL if there is none.
 static inline void *heap_record(uint32_t number)
 {
     uint32_t block = number >> HEAP_PLACES;
@@ -56,17 +57,18 @@ static inline void *heap_record(uint32_t number)
                : NULL;
 }
 
-// Forgets the image and everything that was sampled.
+// Forgets the image and all samples.
 void heap_drop_image(void);
 
-// Room for a record of bytes, zeroed; 0 if there is none.
+// Reserves a zeroed record and returns its number; 0 if there is no space.
 uint32_t heap_reserve(size_t bytes);
-// The number of the stack of pcs, new if need be; heap_tables.no_stack if there is no room.
+// Returns the number of the stack's record, adding one if needed; heap_tables.no_stack if there is
+// no space.
 uint32_t heap_find_stack(const uintptr_t *pcs, size_t n, bool truncated);
 bool heap_insert(uintptr_t address, const struct capture_heap_object *object);
 bool heap_remove(uintptr_t address, struct capture_heap_object *object);
 
-// A random gap with that mean: 1 or more.
+// Returns a random gap with this mean, at least 1. Advances *random.
 uint64_t heap_gap(uint64_t *random, uint64_t mean);
-// 1 - exp(-x), x > 0.
+// Returns 1 - exp(-x) for x > 0.
 double heap_chance(double x);

@@ -1,4 +1,4 @@
-// Puts the handler in its place, and keeps what the program itself wants to be done with SIGPROF.
+// Installs the handler, and keeps the program's own action for SIGPROF.
 #include "capture/thread.h"
 
 #include <errno.h>
@@ -9,66 +9,66 @@
 #include "capture/on_stack.h"
 #include "process/own_threads.h"
 
-// Not in older headers.
+// Missing in older headers.
 #ifndef AT_MINSIGSTKSZ
 #define AT_MINSIGSTKSZ 51
 #endif
 
-struct handler_wish handler_wish;
+struct handler_program handler_program;
 static _Atomic bool installed;
 static _Atomic bool alternate_stacks_too_small;
 
-static void get_wish(struct sigaction *had)
+static void get_program_action(struct sigaction *old)
 {
-    const struct signal_action *wish = handler_wished();
-    *had = (struct sigaction){.sa_flags = wish->flags};
-    had->sa_sigaction = (void (*)(int, siginfo_t *, void *))wish->function;
-    memcpy(&had->sa_mask, &wish->mask, sizeof wish->mask);
+    const struct signal_action *program_action = handler_program_action();
+    *old = (struct sigaction){.sa_flags = program_action->flags};
+    old->sa_sigaction = (void (*)(int, siginfo_t *, void *))program_action->function;
+    memcpy(&old->sa_mask, &program_action->mask, sizeof program_action->mask);
 }
 
-static void set_wish(const struct sigaction *wanted)
+static void set_program_action(const struct sigaction *wanted)
 {
-    struct signal_action wish = {(uintptr_t)wanted->sa_sigaction, wanted->sa_flags, 0};
-    memcpy(&wish.mask, &wanted->sa_mask, sizeof wish.mask);
-    atomic_store(&handler_wish.action, signal_action_keep(&wish, true));
+    struct signal_action program_action = {(uintptr_t)wanted->sa_sigaction, wanted->sa_flags, 0};
+    memcpy(&program_action.mask, &wanted->sa_mask, sizeof program_action.mask);
+    atomic_store(&handler_program.action, signal_action_keep(&program_action, true));
 }
 
-// Under its own name sigaction may be the one that calls capture_wish.
-static int capture_sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
+// libc's sigaction under another name: the plain name may be our interposer, which calls us.
+static int kernel_sigaction(int signal, const struct sigaction *wanted, struct sigaction *old)
 {
 #ifdef __SANITIZE_THREAD__
-    // Its run-time must know of handlers: it calls them where it can bear it.
-    return sigaction(signal, wanted, had);
+    // TSan's runtime must see handlers, because it delays their calls.
+    return sigaction(signal, wanted, old);
 #else
     extern int __sigaction(int, const struct sigaction *, struct sigaction *);
-    return __sigaction(signal, wanted, had);
+    return __sigaction(signal, wanted, old);
 #endif
 }
 
-// On the alternate stack if there is one; a handler of the program that does not want to be there
-// is moved (signal_frame.h). Calls that wait go on afterwards, unless the program has a handler
-// that is to end them.
-static int install(void)
+// Installs the handler to run on the alternate stack, if there is one; frames for handlers of the
+// program that want the normal stack are moved (signal_frame.h). SA_RESTART keeps system calls from
+// failing with EINTR, unless the program has a handler without that flag.
+static int install_sigprof_handler(void)
 {
     int flags = SA_RESTART;
-    if (handler_is_wished())
-        flags &= handler_wished()->flags;
+    if (handler_program_handles())
+        flags &= handler_program_action()->flags;
     if (!atomic_load(&alternate_stacks_too_small))
         flags |= SA_ONSTACK;
     struct sigaction action = {.sa_sigaction = handler_entry, .sa_flags = SA_SIGINFO | flags};
-    // Also libc's own signals, which sigfillset leaves out: a thread that may be cancelled anywhere
-    // must not be while it is in there.
+    // Also block libc's internal signals, which sigfillset leaves out: a thread with asynchronous
+    // cancellation must not be canceled inside the handler.
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
-    if (capture_sigaction(SIGPROF, &action, NULL))
+    if (kernel_sigaction(SIGPROF, &action, NULL))
         return -1;
-    if (handler_is_wished() && !handler_is_confined())
+    if (handler_program_handles() && !handler_is_confined())
         own_threads_block_sigprof();
     return 0;
 }
 
 bool capture_fits_alternate_stack(size_t bytes)
 {
-    enum { OURS = 512 }; // of the handler, if it records the leaf alone
+    enum { OURS = 512 }; // stack use of our handler if it records only the leaf
     size_t least = getauxval(AT_MINSIGSTKSZ);
     return bytes >= (least ? least : MINSIGSTKSZ) + OURS;
 }
@@ -76,27 +76,27 @@ bool capture_fits_alternate_stack(size_t bytes)
 void capture_leave_alternate_stacks(void)
 {
     if (!atomic_exchange(&alternate_stacks_too_small, true) && atomic_load(&installed))
-        install();
+        install_sigprof_handler();
 }
 
 bool capture_is_handled(void)
 {
-    return atomic_load(&installed) && handler_is_wished();
+    return atomic_load(&installed) && handler_program_handles();
 }
 
-// Signal-safe, as sigaction is.
-bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
+// As signal-safe as sigaction.
+bool capture_program_action(const struct sigaction *wanted, struct sigaction *old)
 {
     if (!atomic_load(&installed))
         return false;
     struct sigaction copy;
     if (wanted)
-        copy = *wanted; // had may be the same
-    if (had)
-        get_wish(had);
+        copy = *wanted; // old may point to the same struct
+    if (old)
+        get_program_action(old);
     if (wanted) {
-        set_wish(&copy);
-        install();
+        set_program_action(&copy);
+        install_sigprof_handler();
     }
     return true;
 }
@@ -108,28 +108,29 @@ bool capture_has_handler(void)
 
 // --- a program that ignores SIGPROF ---
 
-// It passes that on to the programs that it starts; our handler does not survive exec, and would
-// leave the default. libc's posix_spawn, system and popen start them without our code in the child:
-// meanwhile the process itself ignores SIGPROF, and the kernel adds the ticks up.
+// A program that ignores SIGPROF passes SIG_IGN on to the programs it starts. Our handler would
+// turn that into the default action, because exec resets handlers. libc's posix_spawn, system and
+// popen run no code of ours in the child, so the process itself ignores SIGPROF meanwhile; the
+// kernel adds up the missed ticks as overrun.
 static _Atomic uint32_t spawning;
-static _Atomic uint64_t ignored_until; // or until then, on the monotonic clock
+static _Atomic uint64_t ignored_until; // or until this time on the monotonic clock
 
-static bool is_lent(void)
+static bool is_ignored_for_spawn(void)
 {
     return atomic_load(&spawning) || process_now_ns() < atomic_load(&ignored_until);
 }
 
-static bool ignore(void)
+static bool ignore_sigprof(void)
 {
     struct sigaction action = {.sa_handler = SIG_IGN};
-    return capture_has_handler() && handler_wished()->function == (uintptr_t)SIG_IGN &&
-           capture_sigaction(SIGPROF, &action, NULL) == 0;
+    return capture_has_handler() && handler_program_action()->function == (uintptr_t)SIG_IGN &&
+           kernel_sigaction(SIGPROF, &action, NULL) == 0;
 }
 
 bool capture_before_spawn(void)
 {
     atomic_fetch_add(&spawning, 1);
-    if (ignore())
+    if (ignore_sigprof())
         return true;
     atomic_fetch_sub(&spawning, 1);
     return false;
@@ -138,50 +139,51 @@ bool capture_before_spawn(void)
 void capture_after_spawn(void)
 {
     if (atomic_fetch_sub(&spawning, 1) == 1)
-        install();
-    if (atomic_load(&spawning)) // another thread has come meanwhile
-        ignore();
+        install_sigprof_handler();
+    if (atomic_load(&spawning)) // another thread has begun to spawn meanwhile
+        ignore_sigprof();
 }
 
-// system waits for the child: handler_keep takes the handler back.
+// Returns to the program's SIG_IGN for START_NS; handler_keep reinstalls our handler afterwards,
+// because system returns only when its child has ended.
 void capture_before_system(void)
 {
     enum { START_NS = 50000000 };
-    if (handler_wished()->function != (uintptr_t)SIG_IGN)
+    if (handler_program_action()->function != (uintptr_t)SIG_IGN)
         return;
     atomic_store(&ignored_until, process_now_ns() + START_NS);
-    ignore();
+    ignore_sigprof();
 }
 
-// libc itself (gprof's start), bare system calls, and every program that is linked with libkiln.a
-// get past capture_wish. A handler that was installed over ours may call ours as the one before it:
-// what we knew before moves to the predecessors, for the handler to find then.
+// capture_program_action does not see libc itself (gprof), bare system calls, and sigaction under
+// libc's other names. The handler they install over ours may call ours as its predecessor. So the
+// program's previous handler moves to `before`, where our handler finds it.
 void handler_keep(void)
 {
     struct sigaction now;
-    if (!atomic_load(&installed) || is_lent() || capture_sigaction(SIGPROF, NULL, &now) ||
-        now.sa_sigaction == handler_entry)
+    if (!atomic_load(&installed) || is_ignored_for_spawn() ||
+        kernel_sigaction(SIGPROF, NULL, &now) || now.sa_sigaction == handler_entry)
         return;
     uintptr_t function = (uintptr_t)now.sa_sigaction;
-    uintptr_t had = handler_wished()->function;
-    if (function != had) {
+    uintptr_t old = handler_program_action()->function;
+    if (function != old) {
         for (int i = HANDLER_PREDECESSORS - 1; i > 0; i--)
-            atomic_store(&handler_wish.before[i], atomic_load(&handler_wish.before[i - 1]));
-        atomic_store(&handler_wish.before[0], had);
+            atomic_store(&handler_program.before[i], atomic_load(&handler_program.before[i - 1]));
+        atomic_store(&handler_program.before[0], old);
     }
-    set_wish(&now);
-    install();
+    set_program_action(&now);
+    install_sigprof_handler();
 }
 
-// Also in a child of vfork, whose actions are its own.
+// Also runs in a child of vfork, which has signal actions of its own.
 bool handler_before_exec(void)
 {
-    return ignore();
+    return ignore_sigprof();
 }
 
 void handler_after_failed_exec(void)
 {
-    install();
+    install_sigprof_handler();
 }
 
 static bool sigaction_is_interposed;
@@ -191,39 +193,40 @@ void capture_interposes_sigaction(void)
     sigaction_is_interposed = true;
 }
 
-// Handlers that were installed before. Another thread may replace one just now.
-static void adopt_handlers(void)
+// Wraps handlers that were installed before the start. Another thread may replace a handler at the
+// same time.
+static void wrap_installed_handlers(void)
 {
     for (int signal = 1; signal < NSIG; signal++) {
-        struct sigaction now, had;
-        if (capture_sigaction(signal, NULL, &now) == 0 && now.sa_flags & SA_ONSTACK &&
-            on_stack_sigaction(capture_sigaction, signal, &now, &had) == 0 &&
-            had.sa_sigaction != now.sa_sigaction)
-            on_stack_sigaction(capture_sigaction, signal, &had, NULL);
+        struct sigaction now, old;
+        if (kernel_sigaction(signal, NULL, &now) == 0 && now.sa_flags & SA_ONSTACK &&
+            on_stack_sigaction(kernel_sigaction, signal, &now, &old) == 0 &&
+            old.sa_sigaction != now.sa_sigaction)
+            on_stack_sigaction(kernel_sigaction, signal, &old, NULL);
     }
 }
 
 void handler_before_confinement(void)
 {
     if (atomic_load(&installed))
-        on_stack_before_confinement(capture_sigaction);
+        on_stack_before_confinement(kernel_sigaction);
 }
 
 int handler_install(struct err *e)
 {
     if (atomic_load(&installed))
         return 0;
-    struct sigaction had;
+    struct sigaction old;
     enum { HWCAP2_FSGSBASE = 2 };
     capture_state.reads_fs = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE;
-    if (capture_sigaction(SIGPROF, NULL, &had) == 0)
-        set_wish(&had);
-    if (install())
+    if (kernel_sigaction(SIGPROF, NULL, &old) == 0)
+        set_program_action(&old);
+    if (install_sigprof_handler())
         return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
     atomic_store(&installed, true);
     if (sandbox_scope() != SANDBOX_FREE)
         handler_before_confinement();
     if (sigaction_is_interposed)
-        adopt_handlers();
+        wrap_installed_handlers();
     return 0;
 }

@@ -1,4 +1,5 @@
-// A module as images and journals keep it, in memory that may be shared with another process.
+// A module as stored in heap images and journals, in memory that may be shared with another
+// process.
 #pragma once
 
 #include <stdbool.h>
@@ -32,7 +33,7 @@ static inline bool module_record_is(const struct module_record *r, const struct 
            (m->n_build_id == 0 || memcmp(r->text + n, m->build_id, m->n_build_id) == 0);
 }
 
-// to: module_record_size bytes.
+// to must have module_record_size(m) bytes.
 static inline void module_record_write(struct module_record *to, const struct unwind_module *m)
 {
     size_t n = module_record_path(m);

@@ -1,14 +1,14 @@
-// A sample as it lies in a ring. The handler writes it, the drain reads it, and so does the reader
-// of journals when the process is dead: its words may then be anything.
+// The format of a sample in a ring. The handler writes it and the drain reads it. The reader of a
+// dead process's journal reads it too, where the words may be anything.
 //
 //     word 0   length in words, 16 bits | enum unwind_end, 8 bits | flags, at 30 | label set, at 32
 //     word 1   ticks
 //     word 2   their CPU time in nanoseconds
-//              trace id (2 words) and span id, if the flags say so
+//              trace id (2 words) and span id, if RECORD_HAS_IDS
 //              addresses, leaf first
 //
-// All of it is signal-safe: loads and stores, no calls. The length is never 0, which is the ring's
-// filler.
+// All of it is signal-safe: loads and stores, no calls. The length is never 0, which marks the
+// ring's filler.
 #pragma once
 
 #include <stdbool.h>
@@ -28,18 +28,18 @@ _Static_assert(UNWIND_END_COUNT <= 0x100, "the end has 8 bits");
 #define RECORD_HAS_IDS (UINT64_C(1) << 31)
 
 struct record {
-    uint32_t n; // addresses
+    uint32_t n; // number of addresses
     uint32_t label;
-    uint8_t end; // enum unwind_end; one that was read from a journal may be no such thing
-    // The thread ended, or was stopped, with ticks due: the addresses are the calls that it was in
-    // both at its last tick and at its end.
+    uint8_t end; // enum unwind_end; from a journal, it may have any value
+    // The thread ended or was disarmed with ticks due. The addresses are the frames common to its
+    // last tick and its end.
     bool unticked;
     bool has_ids;
     uint64_t ticks, ns;
     struct capture_ids ids;
 };
 
-// The most words that a record of so many addresses takes.
+// Maximum words of a record with `depth` addresses.
 static inline uint32_t record_room(uint32_t depth)
 {
     return RECORD_HEAD_MAX + depth;
@@ -56,8 +56,8 @@ static inline uint32_t record_length(const uint64_t *words)
     return (uint32_t)(words[0] & 0xffff);
 }
 
-// Writes all but the addresses, which the caller has written record_head words further on.
-// Returns the length.
+// Writes everything but the addresses, which the caller has written record_head words behind
+// `words`. Returns the length.
 static inline uint32_t record_encode(uint64_t *words, const struct record *r)
 {
     uint32_t length = record_head(r->has_ids) + r->n;
@@ -73,8 +73,8 @@ static inline uint32_t record_encode(uint64_t *words, const struct record *r)
     return length;
 }
 
-// Reads the first RECORD_HEAD_MAX words, or as many as its length says. False: no handler wrote
-// this.
+// Reads the first RECORD_HEAD_MAX words, or as many as the length says. Returns false if the record
+// is invalid.
 static inline bool record_decode(const uint64_t *words, struct record *r)
 {
     uint32_t length = record_length(words);

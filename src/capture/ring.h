@@ -1,9 +1,8 @@
-// A ring of 64-bit words with one writer, a signal handler, and one reader, the drain. A
-// record is contiguous, so that the unwinder can write into it: where it would not fit
-// before the end of the ring, a filler record sends the reader back to the start.
+// A ring buffer of 64-bit words with one writer, a signal handler, and one reader, the drain. A
+// record is contiguous, so that the unwinder can write into it. If it would not fit before the end
+// of the buffer, a filler record sends the reader back to the start.
 //
-// There is no pointer in it: it may lie in memory that another process reads when this one is
-// dead.
+// It contains no pointers, because it may lie in memory that another process reads after a crash.
 #pragma once
 
 #include <stdatomic.h>
@@ -12,21 +11,21 @@
 #include <stdint.h>
 
 struct ring {
-    uint32_t size;        // words, a power of two
-    uint32_t tid, serial; // whose it is
-    char name[16];        // of that thread
-    // Ticks for which there is no stack, and their CPU time: the thread blocked the signal, or
-    // ended before its tick.
+    uint32_t size;        // in words, a power of two
+    uint32_t tid, serial; // of the thread
+    char name[16];        // the thread's name
+    // Ticks without a stack and their CPU time: the thread blocked SIGPROF, or ended before its
+    // tick.
     _Atomic uint64_t blocked, unticked, blocked_ns, unticked_ns;
-    _Alignas(64) _Atomic uint64_t head; // written up to here
-    _Alignas(64) _Atomic uint64_t tail; // read up to here
+    _Alignas(64) _Atomic uint64_t head; // write position
+    _Alignas(64) _Atomic uint64_t tail; // read position
     _Alignas(64) uint64_t words[];
 };
 
-// A record never begins with this word (capture/record.h): go on at the start of the ring.
+// No record begins with this word (capture/record.h). It tells the reader to continue at the start.
 enum { RING_FILLER = 0 };
 
-// Room for a record of at most n words, or NULL. Signal-safe.
+// Returns space for a record of at most n words, or NULL if the ring is full. Signal-safe.
 static inline uint64_t *ring_reserve(struct ring *r, uint32_t n)
 {
     uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
@@ -42,14 +41,14 @@ static inline uint64_t *ring_reserve(struct ring *r, uint32_t n)
     return r->words;
 }
 
-// Makes the record of n words that was written where ring_reserve said visible.
+// Publishes the record of n words that was written at the address from ring_reserve.
 static inline void ring_commit(struct ring *r, uint32_t n)
 {
     uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
     atomic_store_explicit(&r->head, head + n, memory_order_release);
 }
 
-// The next record, or NULL if there is none.
+// Returns the next record, or NULL if there is none.
 static inline const uint64_t *ring_peek(struct ring *r)
 {
     for (;;) {
@@ -69,7 +68,7 @@ static inline void ring_drop(struct ring *r, uint32_t n)
     atomic_store_explicit(&r->tail, tail + n, memory_order_release);
 }
 
-// Drops all that has been written.
+// Drops all records written so far.
 static inline void ring_drop_all(struct ring *r)
 {
     uint64_t head = atomic_load_explicit(&r->head, memory_order_acquire);

@@ -1,9 +1,9 @@
-// What /proc tells of the threads: which there are, and where their stacks lie.
+// Scans /proc for threads and for the bounds of their stacks.
 //
-// A scan is a pass over the kernel's list of threads and over the table. In a process with few
-// threads one call does all of it. With many, a call does a slice, and the next one waits until the
-// slice has cost no more than a hundredth of the time: a thread that does not report its start
-// itself is found later then, and what it used meanwhile is unsampled.
+// A scan is a pass over the kernel's list of threads and over the slot table. With few threads one
+// call does a whole pass. With many, a call does a slice, and the next slice waits until scanning
+// has cost at most a hundredth of a CPU. A thread that does not report its own start is then found
+// later, and its CPU time until then is unsampled.
 #include "capture/scan.h"
 
 #include <fcntl.h>
@@ -23,16 +23,16 @@
 #include "process/tasks.h"
 
 enum {
-    SMALL = 256,              // threads that a call looks at in any case
-    LOOK_CHUNK = 32,          // slots that are looked at between two looks at the clock
-    SHARE = 100,              // scanning takes one part of so many of a CPU
-    NAP_NS = 1000000,         // between two chunks
-    PROCESS_CPU_SECONDS = 20, // between two looks at the CPU time of a process with many threads
-    TRIMS = 16,               // calls of thread_lanes_trim in a pass
-    TRUSTED_COUNTS = 16,      // passes that take the number of threads for a list of them
+    SMALL = 256,              // threads that one call handles in any case
+    CHECK_CHUNK = 32,         // slots between two checks of the budget
+    SHARE = 100,              // scanning may use one SHAREth of a CPU
+    PAUSE_NS = 1000000,       // pause between two chunks
+    PROCESS_CPU_SECONDS = 20, // between two reads of the process CPU time, with many threads
+    TRIMS = 16,               // calls of thread_lanes_trim per pass
+    TRUSTED_COUNTS = 16,      // passes that count threads, between two that list them
 };
 
-// Its directory has a link for each thread.
+// The directory has one link per thread.
 static uint64_t count_tasks(void)
 {
     struct stat st;
@@ -41,7 +41,7 @@ static uint64_t count_tasks(void)
 
 // --- stacks ---
 
-enum { STACKS = 64 }; // learned in one reading of the map
+enum { STACKS = 64 }; // looked up in one reading of the maps file
 
 struct stack_search {
     uint32_t n;
@@ -51,10 +51,10 @@ struct stack_search {
     } wanted[STACKS];
 };
 
-// A thread's stack ends below its thread pointer, in the same mapping; the main thread's has a
-// name. The mapping that a thread happens to run in would not do: it may be a coroutine's, and
-// reach into what is unmapped later.
-static bool learn_stack(void *context, const struct process_mapping *m)
+// A thread's stack ends below its thread pointer, in the same mapping; the main thread's mapping
+// has a name. The mapping that contains the stack pointer would not do: it may be a coroutine's,
+// and may include memory that is unmapped later.
+static bool set_stack_bounds(void *context, const struct process_mapping *m)
 {
     struct stack_search *search = context;
     bool main_stack = process_mapping_is(m, "[stack]");
@@ -64,7 +64,7 @@ static bool learn_stack(void *context, const struct process_mapping *m)
         if (!(main_stack || (top > m->start && top < m->end)))
             continue;
         pthread_mutex_lock(&t->lock);
-        // Still the same thread, and is it its own?
+        // Check that it is still the same thread, and that the mapping matches it.
         if (atomic_load(&t->thread_pointer) == top && !atomic_load(&t->stack_hi) &&
             main_stack == (atomic_load(&t->tid) == capture_state.pid)) {
             uintptr_t least = top - THREAD_LEAST_STACK;
@@ -77,8 +77,8 @@ static bool learn_stack(void *context, const struct process_mapping *m)
     return true;
 }
 
-// The map may be long: of many threads those matter that were sampled.
-static void want_stack(struct stack_search *search, struct capture_thread *t)
+// The maps file may be long, so with many threads only sampled ones are looked up.
+static void queue_stack_lookup(struct stack_search *search, struct capture_thread *t)
 {
     uintptr_t top = atomic_load(&t->thread_pointer);
     if (search->n < STACKS && top && atomic_load(&t->state) == THREAD_ARMED &&
@@ -87,52 +87,53 @@ static void want_stack(struct stack_search *search, struct capture_thread *t)
         search->wanted[search->n++] = (__typeof__(search->wanted[0])){t, top};
 }
 
-static void scan_stacks(struct stack_search *search)
+static void look_up_stacks(struct stack_search *search)
 {
     static char buffer[8192]; // pass_lock is held
     if (search->n)
-        process_each_mapping(buffer, sizeof buffer, learn_stack, search);
+        process_each_mapping(buffer, sizeof buffer, set_stack_bounds, search);
 }
 
-// --- the pass ---
+// --- passes ---
 
 static struct {
-    bool listing, looking;
-    int64_t position;     // in the list
-    uint32_t slot;        // to look at next
-    uint64_t process_cpu; // when it began; 0: not read
+    bool listing, checking;
+    int64_t position;     // in the thread list
+    uint32_t slot;        // next slot to check
+    uint64_t process_cpu; // process CPU time at the start of the pass; 0: not read
     uint64_t next_process_cpu;
-    uint64_t tasks;       // likewise
-    uint64_t begun, next; // when, on the monotonic clock; next: not before that
-    uint32_t unlisted;    // passes since threads were listed
-    bool differed;        // the last one saw threads that are not known
-    uint64_t full;        // threads without a slot
+    uint64_t tasks;       // number of threads at the start of the pass
+    uint64_t begun, next; // last start, and earliest next start; monotonic clock
+    uint32_t unlisted;    // passes since the last one that listed threads
+    bool differed;        // the last pass counted threads that the table lacks
+    uint64_t full;        // threads that got no slot
     struct stack_search stacks;
-    // Of the slice.
-    bool small;           // all of it at once
-    uint64_t cpu, budget; // this thread's CPU time when it began; how much of it it may use
-} pass;
+    // The current slice.
+    bool small;           // do the whole pass in one call
+    uint64_t cpu, budget; // this thread's CPU time at the start, and how much of it to use
+} scan_pass;
 
-// Between two chunks: others may be waiting for the CPU.
-static void nap(void)
+// Pauses between two chunks: other threads may be waiting for the CPU.
+static void scan_pause(void)
 {
-    if (!pass.small)
-        process_sleep_ns(NAP_NS);
+    if (!scan_pass.small)
+        process_sleep_ns(PAUSE_NS);
 }
 
-// After a chunk: whether the slice may go on.
-static bool may_go_on(void *context)
+// Returns whether the slice has budget left, after a pause.
+static bool slice_may_continue(void *context)
 {
-    bool left = pass.small || process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - pass.cpu <= pass.budget;
+    bool left = scan_pass.small ||
+                process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - scan_pass.cpu <= scan_pass.budget;
     if (left)
-        nap();
+        scan_pause();
     return left;
 }
 
-// Threads that the table does not know of, by their number, when they were last listed. Starts and
-// ends that threads report themselves change both.
+// Number of threads missing from the slot table when they were last listed. Starts and ends that
+// threads report themselves change the task count and the table alike.
 static _Atomic int64_t unknown_tasks;
-static _Atomic bool under_way;
+static _Atomic bool pass_unfinished;
 
 static int64_t count_unknown(uint64_t tasks)
 {
@@ -143,111 +144,114 @@ bool capture_threads_changed(void)
 {
     if (sandbox_scope() == SANDBOX_ALL_THREADS || !atomic_load(&capture_state.running))
         return false;
-    if (atomic_load(&under_way) || count_unknown(count_tasks()) != atomic_load(&unknown_tasks))
+    if (atomic_load(&pass_unfinished) ||
+        count_unknown(count_tasks()) != atomic_load(&unknown_tasks))
         return true;
-    // Short threads leave CPU time that is unsampled: report it soon, where that is cheap.
+    // Short-lived threads leave unsampled CPU time. Report it soon if that is cheap.
     return atomic_load(&capture_state.threads_ended) && atomic_load(&capture_state.n_live) <= SMALL;
 }
 
-static void visit_task(void *context, pid_t tid)
+static void arm_listed_task(void *context, pid_t tid)
 {
     bool full = false;
     if (!atomic_load(&capture_state.only_starts) && !thread_find(tid))
         thread_arm(tid, false, &full);
-    pass.full += full;
+    scan_pass.full += full;
 }
 
 static void begin_pass(uint64_t tasks)
 {
-    // With many threads, where a list is dear, one that has just begun or is about to end may be
-    // counted and not known: two passes must see a difference.
+    // With many threads, listing is expensive. A thread that has just begun or is about to end may
+    // be counted but missing from the table, so two passes in a row must see a difference.
     bool differs = count_unknown(tasks) != atomic_load(&unknown_tasks);
-    bool list = pass.small || (differs && pass.differed) || pass.unlisted >= TRUSTED_COUNTS;
-    pass.differed = differs && !list;
-    pass.unlisted = list ? 0 : pass.unlisted + 1;
-    pass.listing = list;
-    pass.looking = true;
-    pass.position = 0;
-    pass.slot = 0;
-    pass.full = 0;
-    pass.stacks.n = 0;
-    pass.tasks = tasks;
+    bool list =
+        scan_pass.small || (differs && scan_pass.differed) || scan_pass.unlisted >= TRUSTED_COUNTS;
+    scan_pass.differed = differs && !list;
+    scan_pass.unlisted = list ? 0 : scan_pass.unlisted + 1;
+    scan_pass.listing = list;
+    scan_pass.checking = true;
+    scan_pass.position = 0;
+    scan_pass.slot = 0;
+    scan_pass.full = 0;
+    scan_pass.stacks.n = 0;
+    scan_pass.tasks = tasks;
     atomic_store(&capture_state.threads_ended, false);
-    // The kernel adds up all threads for it, and threads that end wait meanwhile.
-    bool cheap = tasks <= SMALL, due = process_now_ns() >= pass.next_process_cpu;
-    pass.process_cpu = cheap || due ? process_cpu_ns() : 0;
+    // The kernel sums up all threads for this, and blocks ending threads meanwhile.
+    bool cheap = tasks <= SMALL, due = process_now_ns() >= scan_pass.next_process_cpu;
+    scan_pass.process_cpu = cheap || due ? process_cpu_ns() : 0;
     if (due)
-        pass.next_process_cpu = process_now_ns() + PROCESS_CPU_SECONDS * UINT64_C(1000000000);
+        scan_pass.next_process_cpu = process_now_ns() + PROCESS_CPU_SECONDS * UINT64_C(1000000000);
     clock_read_limits();
-    atomic_store(&under_way, true);
+    atomic_store(&pass_unfinished, true);
 }
 
 static void list_tasks(void)
 {
-    if (process_list_tasks(&pass.position, visit_task, may_go_on, NULL) && pass.position)
+    if (process_list_tasks(&scan_pass.position, arm_listed_task, slice_may_continue, NULL) &&
+        scan_pass.position)
         return;
-    pass.listing = false;
-    // Those that began meanwhile are a reason for the next pass.
-    atomic_store(&unknown_tasks, count_unknown(pass.tasks));
+    scan_pass.listing = false;
+    // Threads that began meanwhile make the next pass list again.
+    atomic_store(&unknown_tasks, count_unknown(scan_pass.tasks));
 }
 
-static void look_at_slots(uint64_t now)
+static void check_slots(uint64_t now)
 {
     uint32_t n = atomic_load(&capture_state.n_slots);
-    for (uint32_t left = LOOK_CHUNK; left && pass.slot < n; pass.slot++) {
-        struct capture_thread *t = atomic_load(&capture_state.slots[pass.slot]);
+    for (uint32_t left = CHECK_CHUNK; left && scan_pass.slot < n; scan_pass.slot++) {
+        struct capture_thread *t = atomic_load(&capture_state.slots[scan_pass.slot]);
         uint32_t state = atomic_load(&t->state);
-        // One that is ending has its segment counted when it gives its lock back.
+        // A slot that is ending counts its segment before it releases its lock.
         if (state == THREAD_FREE || state == THREAD_DISARMED)
             continue;
         left--;
         pthread_mutex_lock(&t->lock);
         if (atomic_load(&t->state) == THREAD_ARMED)
-            thread_look(t, now);
+            thread_check(t, now);
         pthread_mutex_unlock(&t->lock);
-        want_stack(&pass.stacks, t);
+        queue_stack_lookup(&scan_pass.stacks, t);
     }
-    pass.looking = pass.slot < n;
+    scan_pass.checking = scan_pass.slot < n;
 }
 
 static void end_pass(void)
 {
-    if (pass.process_cpu)
-        thread_note_unsampled(pass.process_cpu, false);
+    if (scan_pass.process_cpu)
+        thread_report_unsampled(scan_pass.process_cpu, false);
     clock_keep_process();
-    scan_stacks(&pass.stacks);
+    look_up_stacks(&scan_pass.stacks);
     for (uint32_t at = 0; signal_stack_sweep(&at);)
-        nap();
+        scan_pause();
     for (int i = 0; i < TRIMS && thread_lanes_trim(); i++)
-        nap();
-    atomic_store(&capture_state.no_slot, pass.full);
-    atomic_store(&under_way, false);
+        scan_pause();
+    atomic_store(&capture_state.no_slot, scan_pass.full);
+    atomic_store(&pass_unfinished, false);
 }
 
-static void do_slice(bool whole)
+static void run_scan_slice(bool whole)
 {
     uint64_t now = process_now_ns(), tasks = count_tasks();
-    pass.small = whole || tasks <= SMALL;
-    pass.cpu = process_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    pass.budget = (now - pass.begun) / SHARE;
-    if (!pass.small && now < pass.next)
+    scan_pass.small = whole || tasks <= SMALL;
+    scan_pass.cpu = process_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    scan_pass.budget = (now - scan_pass.begun) / SHARE;
+    if (!scan_pass.small && now < scan_pass.next)
         return;
-    pass.begun = now;
-    if (!pass.listing && !pass.looking)
+    scan_pass.begun = now;
+    if (!scan_pass.listing && !scan_pass.checking)
         begin_pass(tasks);
-    if (pass.listing)
+    if (scan_pass.listing)
         list_tasks();
-    while (!pass.listing && pass.looking) {
-        look_at_slots(now);
-        if (pass.looking && !may_go_on(NULL))
+    while (!scan_pass.listing && scan_pass.checking) {
+        check_slots(now);
+        if (scan_pass.checking && !slice_may_continue(NULL))
             break;
     }
-    if (!pass.listing && !pass.looking)
+    if (!scan_pass.listing && !scan_pass.checking)
         end_pass();
-    pass.next = now + (process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - pass.cpu) * SHARE;
+    scan_pass.next = now + (process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - scan_pass.cpu) * SHARE;
 }
 
-// Held during a slice; before the lock of a slot.
+// Held during a slice. Lock order: before a slot's lock.
 static pthread_mutex_t pass_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void scan_threads(bool whole)
@@ -257,8 +261,8 @@ void scan_threads(bool whole)
     uint64_t signals = thread_block_signals();
     pthread_mutex_lock(&pass_lock);
     if (whole)
-        pass.listing = pass.looking = false;
-    do_slice(whole);
+        scan_pass.listing = scan_pass.checking = false;
+    run_scan_slice(whole);
     pthread_mutex_unlock(&pass_lock);
     thread_restore_signals(signals);
 }

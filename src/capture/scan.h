@@ -1,9 +1,10 @@
-// Between the files of the module: what /proc tells of the threads.
+// The thread scanner; internal to the module.
 #pragma once
 
 #include <stdbool.h>
 
-// Arms threads that came, disarms those that went, credits those that block the signal, and learns
-// where their stacks are: all of it, or as much as a call may cost.
+// Arms threads that started, disarms threads that ended, credits ticks to threads that block the
+// signal, and looks up stack bounds. whole: does all of it now; otherwise as much as the budget of
+// one call allows.
 void scan_threads(bool whole);
 void scan_after_fork_in_child(void);

@@ -1,5 +1,5 @@
-// What programs want to be done with signals. Each action is kept for good, and once, so that
-// handlers read it as a whole while threads set others.
+// Signal actions of the program. Each distinct action is stored once and never freed, so handlers
+// can read one consistently while other threads set new ones.
 #pragma once
 
 #include <stdbool.h>
@@ -11,8 +11,8 @@ struct signal_action {
     uint64_t mask;
 };
 
-// Its number. 0: there are too many, unless it must be kept: then it takes the place of another
-// one. Signal-safe.
+// Stores an action and returns its number. If the table is full it returns 0, or, with must,
+// overwrites the last entry. Signal-safe.
 uint32_t signal_action_keep(const struct signal_action *action, bool must);
-// Number 0 is the default action.
+// Number 0 is the default action. Signal-safe.
 const struct signal_action *signal_action_get(uint32_t number);

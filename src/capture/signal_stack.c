@@ -11,7 +11,7 @@
 #include "process/memory.h"
 #include "process/sandbox.h"
 
-// Not in older headers.
+// Missing in older headers.
 #ifndef AT_MINSIGSTKSZ
 #define AT_MINSIGSTKSZ 51
 #endif
@@ -20,29 +20,30 @@
 #endif
 
 enum {
-    LEAST_BYTES = 64 << 10, // with libkiln.a handlers of the program run there as well
-    MOST_AT_ONCE = 16,      // stacks in one mapping
+    LEAST_BYTES = 64 << 10, // with libkiln.a, handlers of the program run there as well
+    MOST_AT_ONCE = 16,      // maximum stacks per mapping
     MOST_SLABS = CAPTURE_MAX_THREADS / MOST_AT_ONCE + 8,
-    // Of guards that take a mapping each, of which a process has 65,530.
+    // If a guard needs a mapping of its own, limit their number: a process may have 65,530
+    // mappings.
     MOST_GUARDS = 4096,
 };
 
 // Stacks are numbered from 1.
 struct signal_stack {
     char *base;
-    pid_t owner;       // 0: free
+    pid_t owner;       // tid; 0: free
     uintptr_t near;    // see signal_stack_owner
-    uint32_t next;     // on the free list
-    _Atomic bool used; // the owner has been given it
+    uint32_t next;     // free list
+    _Atomic bool used; // the owner has set it as its alternate stack
 };
 
-static pthread_mutex_t stacks_lock = PTHREAD_MUTEX_INITIALIZER; // guards what follows
-static struct signal_stack *stacks; // room for CAPTURE_MAX_THREADS, which takes memory when used
+static pthread_mutex_t stacks_lock = PTHREAD_MUTEX_INITIALIZER; // guards the variables below
+static struct signal_stack *stacks; // room for CAPTURE_MAX_THREADS; pages are allocated on use
 static _Atomic uint32_t n_stacks;
 static uint32_t free_stack;
-static size_t stack_bytes, guard_bytes; // a guard is the lowest part of its stack
+static size_t stack_bytes, guard_bytes; // the guard is the lowest part of its stack
 
-// What was mapped at once, for handlers that look for a stack.
+// The mappings, for handlers that look up a stack.
 static struct {
     _Atomic uintptr_t base;
     uint32_t first, n;
@@ -51,7 +52,7 @@ static _Atomic uint32_t n_slabs;
 
 static __thread uint32_t own_stack INITIAL_EXEC;
 
-static bool set_up(void)
+static bool set_up_stacks(void)
 {
     size_t kernel = getauxval(AT_MINSIGSTKSZ);
     if (stacks)
@@ -63,7 +64,7 @@ static bool set_up(void)
     return stacks;
 }
 
-static void add_free(uint32_t number)
+static void push_free_stack(uint32_t number)
 {
     stacks[number].owner = 0;
     stacks[number].near = 0;
@@ -72,40 +73,40 @@ static void add_free(uint32_t number)
     free_stack = number;
 }
 
-// A handler that needs more than there is does not write on.
-static void guard(char *base, uint32_t number)
+// A handler that overflows the stack faults instead of overwriting other memory.
+static void guard_signal_stack(char *base, uint32_t number)
 {
     if (madvise(base, guard_bytes, MADV_GUARD_INSTALL) && number <= MOST_GUARDS)
         mprotect(base, guard_bytes, PROT_NONE);
 }
 
-// A few more each time: most programs have few threads.
-static bool add_stacks(void)
+// Mappings grow with the number of stacks: most programs have few threads.
+static bool map_signal_stacks(void)
 {
     uint32_t more = n_stacks < MOST_AT_ONCE ? n_stacks + 1 : MOST_AT_ONCE;
-    if (n_stacks + more > CAPTURE_MAX_THREADS || n_slabs == MOST_SLABS || !set_up())
+    if (n_stacks + more > CAPTURE_MAX_THREADS || n_slabs == MOST_SLABS || !set_up_stacks())
         return false;
     char *base = process_map(more * stack_bytes);
     if (!base)
         return false;
-    // A huge page would be taken whole for one frame.
+    // Avoid huge pages: one frame would allocate a whole one.
     madvise(base, more * stack_bytes, MADV_NOHUGEPAGE);
     slabs[n_slabs].first = n_stacks + 1;
     slabs[n_slabs].n = more;
     atomic_store(&slabs[n_slabs].base, (uintptr_t)base);
     for (uint32_t i = 0; i < more; i++) {
         stacks[n_stacks + 1].base = base + i * stack_bytes;
-        guard(stacks[n_stacks + 1].base, n_stacks + 1);
-        add_free(++n_stacks);
+        guard_signal_stack(stacks[n_stacks + 1].base, n_stacks + 1);
+        push_free_stack(++n_stacks);
     }
     atomic_fetch_add(&n_slabs, 1);
     return true;
 }
 
-static void give_back(uint32_t number)
+static void free_signal_stack(uint32_t number)
 {
     pthread_mutex_lock(&stacks_lock);
-    add_free(number);
+    push_free_stack(number);
     pthread_mutex_unlock(&stacks_lock);
 }
 
@@ -113,7 +114,7 @@ uint32_t signal_stack_reserve(pid_t tid)
 {
     uint32_t number = 0;
     pthread_mutex_lock(&stacks_lock);
-    if (free_stack || add_stacks()) {
+    if (free_stack || map_signal_stacks()) {
         number = free_stack;
         free_stack = stacks[number].next;
         stacks[number].owner = tid;
@@ -126,22 +127,22 @@ void signal_stack_release(_Atomic uint32_t *reserved)
 {
     uint32_t number = atomic_exchange(reserved, 0);
     if (number)
-        give_back(number);
+        free_signal_stack(number);
 }
 
-static stack_t stack_of(uint32_t number)
+static stack_t stack_by_number(uint32_t number)
 {
     return (stack_t){.ss_sp = stacks[number].base + guard_bytes,
                      .ss_size = stack_bytes - guard_bytes};
 }
 
-// Straight to the kernel: libc's function may be our own interposer.
-static bool change(const stack_t *wanted, stack_t *had)
+// A direct system call: libc's function may be our own interposer.
+static bool set_alternate_stack(const stack_t *wanted, stack_t *old)
 {
-    return process_call(SYS_sigaltstack, (long)wanted, (long)had, 0, 0, 0, 0) == 0;
+    return process_call(SYS_sigaltstack, (long)wanted, (long)old, 0, 0, 0, 0) == 0;
 }
 
-// A thread by a bare clone has the thread-local storage of another.
+// A thread created by a bare clone shares the thread-local storage of another thread.
 static uint32_t own_number(void)
 {
     return own_stack && stacks[own_stack].owner == thread_self() ? own_stack : 0;
@@ -149,36 +150,37 @@ static uint32_t own_number(void)
 
 void signal_stack_set(void)
 {
-    stack_t had;
+    stack_t old;
     uint32_t number = own_number() ? 0 : signal_stack_reserve(thread_self());
     if (!number)
         return;
     own_stack = number;
     stacks[number].near = (uintptr_t)__builtin_frame_address(0);
     atomic_store(&stacks[number].used, true);
-    stack_t ours = stack_of(number);
-    bool set = change(&ours, &had);
-    if (set && had.ss_flags & SS_DISABLE)
+    stack_t ours = stack_by_number(number);
+    bool set = set_alternate_stack(&ours, &old);
+    if (set && old.ss_flags & SS_DISABLE)
         return;
-    if (set && !capture_fits_alternate_stack(had.ss_size))
+    if (set && !capture_fits_alternate_stack(old.ss_size))
         capture_leave_alternate_stacks();
     if (set)
-        change(&had, NULL);
+        set_alternate_stack(&old, NULL);
     own_stack = 0;
-    give_back(number);
+    free_signal_stack(number);
 }
 
 void signal_stack_leave(void)
 {
-    stack_t none = {.ss_flags = SS_DISABLE}, had;
+    stack_t none = {.ss_flags = SS_DISABLE}, old;
     uint32_t number = own_number();
-    // Where a handler is on it, the thread ends there: signal_stack_sweep.
-    if (!number || !change(&none, &had))
+    // If this fails, a handler is running on the stack and the thread ends there;
+    // signal_stack_sweep frees it.
+    if (!number || !set_alternate_stack(&none, &old))
         return;
-    if (!signal_stack_is(&had) && !(had.ss_flags & SS_DISABLE))
-        change(&had, NULL);
+    if (!signal_stack_is(&old) && !(old.ss_flags & SS_DISABLE))
+        set_alternate_stack(&old, NULL);
     own_stack = 0;
-    give_back(number);
+    free_signal_stack(number);
 }
 
 void signal_stack_offer(_Atomic uint32_t *reserved, stack_t *of_frame)
@@ -189,12 +191,12 @@ void signal_stack_offer(_Atomic uint32_t *reserved, stack_t *of_frame)
     own_stack = number;
     atomic_store(&stacks[number].used, true);
     atomic_store(reserved, 0);
-    *of_frame = stack_of(number);
+    *of_frame = stack_by_number(number);
 }
 
 bool signal_stack_is(const stack_t *stack)
 {
-    return own_stack && stack->ss_sp == stack_of(own_stack).ss_sp;
+    return own_stack && stack->ss_sp == stack_by_number(own_stack).ss_sp;
 }
 
 struct signal_stack_owner signal_stack_owner(const stack_t *stack)
@@ -217,8 +219,8 @@ void signal_stack_set_again(void)
     uint32_t number = own_number();
     if (!number)
         return;
-    ours = stack_of(number);
-    change(&ours, NULL);
+    ours = stack_by_number(number);
+    set_alternate_stack(&ours, NULL);
 }
 
 static bool has_ended(pid_t owner)
@@ -230,12 +232,12 @@ static bool has_ended(pid_t owner)
 bool signal_stack_sweep(uint32_t *at)
 {
     enum { SOME = 512 };
-    // Threads that begin wait for the lock meanwhile.
+    // Limit the work: starting threads wait for this lock.
     pthread_mutex_lock(&stacks_lock);
     for (uint32_t end = *at + SOME; *at < end && *at < n_stacks;) {
         struct signal_stack *s = &stacks[++*at];
         if (s->owner && atomic_load(&s->used) && has_ended(s->owner))
-            add_free(*at);
+            push_free_stack(*at);
     }
     bool more = *at < n_stacks;
     pthread_mutex_unlock(&stacks_lock);
@@ -250,5 +252,5 @@ void signal_stack_after_fork_in_child(void)
         if (i == own_stack)
             stacks[i].owner = sandbox_confines_caller() ? 0 : thread_self();
         else
-            add_free(i);
+            push_free_stack(i);
 }

@@ -1,6 +1,6 @@
-// The table of threads: chains of slots by thread id, the free list, and the memory of slots, rings
-// and what else a sampled thread needs. Memory is mapped many slots at a time, since processes may
-// have few mappings left, and is never unmapped.
+// The slot table: hash chains by thread id, the free list, and the memory for slots, rings and
+// lanes. Memory is mapped for many slots at a time, because a process may have few mappings left,
+// and is never unmapped.
 #include <string.h>
 #include <sys/mman.h>
 
@@ -16,17 +16,17 @@ enum {
     RING_WORDS = 4096,
     PAGE = 4096,
     SLAB_SLOTS = 64,
-    SLAB_LANES = 16, // the most
-    FEW_LANES = 256, // that keep their pages while nobody uses them
+    SLAB_LANES = 16, // maximum lanes per mapping
+    FEW_LANES = 256, // free lanes that keep their pages
 };
 
 static uint32_t free_slot; // index + 1
 static struct {
     struct thread_lane *lanes[CAPTURE_MAX_THREADS];
-    uint32_t n, n_cold; // the first n_cold have given their pages back
-    uint32_t words;     // of their rings
-    uint32_t slab;      // lanes of the next slab: twice as many each time
-    char *at, *end;     // what is left of the last slab
+    uint32_t n, n_cold; // the first n_cold have returned their pages
+    uint32_t words;     // size of their rings
+    uint32_t slab;      // lanes in the next mapping; doubles each time
+    char *at, *end;     // unused rest of the last mapping
 } free_lanes;
 
 static uint32_t ring_words(void)
@@ -39,11 +39,11 @@ static uint32_t ring_words(void)
 
 uint32_t capture_ring_records(void)
 {
-    // One record's room may be left at the end of the ring.
+    // Up to one record's space may be lost at the end of the ring.
     return ring_words() / record_room(capture_state.depth) - 1;
 }
 
-// --- slots; the lock is held ---
+// --- slots; thread_slots_lock is held ---
 
 static bool add_slots(void)
 {
@@ -67,15 +67,15 @@ static bool add_slots(void)
     return true;
 }
 
-static _Atomic uint32_t *bucket_of(pid_t tid)
+static _Atomic uint32_t *slot_bucket(pid_t tid)
 {
     return &capture_state.buckets[(uint32_t)tid % THREAD_BUCKETS];
 }
 
-// Whether tid has a slot; also: one that is not drained yet.
+// Whether tid has a slot. also: count a slot that is not drained yet.
 static bool has_slot(pid_t tid, bool also)
 {
-    for (uint32_t at = atomic_load(bucket_of(tid)); at;) {
+    for (uint32_t at = atomic_load(slot_bucket(tid)); at;) {
         const struct capture_thread *t = atomic_load(&capture_state.slots[at - 1]);
         uint32_t state = atomic_load(&t->state);
         if (atomic_load(&t->tid) == tid &&
@@ -86,7 +86,7 @@ static bool has_slot(pid_t tid, bool also)
     return false;
 }
 
-static struct capture_thread *take_locked(pid_t tid, bool again, bool *full)
+static struct capture_thread *slot_take_locked(pid_t tid, bool again, bool *full)
 {
     if (!atomic_load(&capture_state.running) || has_slot(tid, !again))
         return NULL;
@@ -95,7 +95,7 @@ static struct capture_thread *take_locked(pid_t tid, bool again, bool *full)
         return NULL;
     }
     struct capture_thread *t = atomic_load(&capture_state.slots[free_slot - 1]);
-    _Atomic uint32_t *bucket = bucket_of(tid);
+    _Atomic uint32_t *bucket = slot_bucket(tid);
     free_slot = atomic_load(&t->next);
     atomic_store(&t->tid, tid);
     atomic_store(&t->state, THREAD_STARTING);
@@ -108,16 +108,16 @@ static struct capture_thread *take_locked(pid_t tid, bool again, bool *full)
 struct capture_thread *thread_slot_take(pid_t tid, bool again, bool *full)
 {
     pthread_mutex_lock(&thread_slots_lock);
-    struct capture_thread *t = take_locked(tid, again, full);
+    struct capture_thread *t = slot_take_locked(tid, again, full);
     pthread_mutex_unlock(&thread_slots_lock);
     return t;
 }
 
-void thread_slot_give(struct capture_thread *t)
+void thread_slot_free(struct capture_thread *t)
 {
     signal_stack_release(&t->signal_stack);
     pthread_mutex_lock(&thread_slots_lock);
-    _Atomic uint32_t *link = bucket_of(atomic_load(&t->tid));
+    _Atomic uint32_t *link = slot_bucket(atomic_load(&t->tid));
     atomic_fetch_add(&capture_state.removals, 1);
     while (atomic_load(link) != t->index + 1)
         link = &atomic_load(&capture_state.slots[atomic_load(link) - 1])->next;
@@ -130,7 +130,7 @@ void thread_slot_give(struct capture_thread *t)
     pthread_mutex_unlock(&thread_slots_lock);
 }
 
-// --- lanes; the lock is held ---
+// --- lanes; thread_slots_lock is held ---
 
 static size_t ring_bytes(void)
 {
@@ -139,8 +139,8 @@ static size_t ring_bytes(void)
 
 enum { LANE_BYTES = (sizeof(struct thread_lane) + 63) & ~63 };
 
-// A lane, a private ring and the cache, in whole pages: a thread that was never sampled touches the
-// first page only.
+// Size of a lane, its private ring and its cache, in whole pages. A thread that was never sampled
+// touches only the first page.
 static size_t lane_bytes(bool with_ring)
 {
     size_t bytes = LANE_BYTES + (with_ring ? ring_bytes() : 0) + sizeof(struct unwind_cache);
@@ -175,16 +175,16 @@ static struct thread_lane *new_lane(void)
     return lane;
 }
 
-static void forget_lanes(void)
+static void drop_free_lanes(void)
 {
     free_lanes.n = free_lanes.n_cold = 0;
 }
 
-static struct thread_lane *take_lane(void)
+static struct thread_lane *pop_lane(void)
 {
-    // Rings of another length, from before a restart with another depth, are given up.
+    // Rings of another size, from before a restart with another depth, are dropped.
     if (free_lanes.words != ring_words()) {
-        forget_lanes();
+        drop_free_lanes();
         free_lanes.words = ring_words();
     }
     if (!free_lanes.n)
@@ -192,7 +192,7 @@ static struct thread_lane *take_lane(void)
     struct thread_lane *lane = free_lanes.lanes[--free_lanes.n];
     if (free_lanes.n_cold > free_lanes.n)
         free_lanes.n_cold = free_lanes.n;
-    if (!lane->ring) // its pages were given back
+    if (!lane->ring) // its pages were returned
         set_lane(lane, NULL);
     return lane;
 }
@@ -202,7 +202,7 @@ bool thread_lane_take(struct capture_thread *t)
     if (t->lane)
         return true;
     pthread_mutex_lock(&thread_slots_lock);
-    struct thread_lane *lane = take_lane();
+    struct thread_lane *lane = pop_lane();
     if (lane)
         lane->ring->size = free_lanes.words;
     pthread_mutex_unlock(&thread_slots_lock);
@@ -213,11 +213,11 @@ bool thread_lane_take(struct capture_thread *t)
     memset(lane->ring->name, 0, sizeof lane->ring->name);
     t->last = NULL;
     atomic_store(&t->lane, lane);
-    atomic_store(&t->ring, lane->ring); // the drain may look at it from here on
+    atomic_store(&t->ring, lane->ring); // from here on the drain may read it
     return true;
 }
 
-void thread_lane_give(struct capture_thread *t)
+void thread_lane_free(struct capture_thread *t)
 {
     struct thread_lane *lane = atomic_exchange(&t->lane, NULL);
     atomic_store(&t->ring, NULL);
@@ -228,12 +228,12 @@ void thread_lane_give(struct capture_thread *t)
     if (lane->ring->size == free_lanes.words && free_lanes.n < CAPTURE_MAX_THREADS)
         free_lanes.lanes[free_lanes.n++] = lane;
     pthread_mutex_unlock(&thread_slots_lock);
-    if (!atomic_load(&capture_state.running)) // then no scan does it
+    if (!atomic_load(&capture_state.running)) // no scan will do it
         thread_lanes_trim();
 }
 
-// Takes the one that was not used for the longest time out of those with pages.
-static struct thread_lane *take_warm(void)
+// Takes the least recently used lane that still has its pages.
+static struct thread_lane *pop_warm_lane(void)
 {
     if (free_lanes.n <= free_lanes.n_cold + FEW_LANES)
         return NULL;
@@ -242,7 +242,7 @@ static struct thread_lane *take_warm(void)
     return lane;
 }
 
-static void give_cold(struct thread_lane *lane)
+static void push_cold_lane(struct thread_lane *lane)
 {
     struct thread_lane **first = &free_lanes.lanes[free_lanes.n_cold++];
     free_lanes.lanes[free_lanes.n++] = *first;
@@ -257,7 +257,7 @@ bool thread_lanes_trim(void)
         pthread_mutex_lock(&thread_slots_lock);
         uint32_t words = free_lanes.words;
         size_t bytes = lane_bytes(true);
-        lane = take_warm();
+        lane = pop_warm_lane();
         pthread_mutex_unlock(&thread_slots_lock);
         if (!lane)
             break;
@@ -265,7 +265,7 @@ bool thread_lanes_trim(void)
             madvise(lane, bytes, MADV_DONTNEED);
         pthread_mutex_lock(&thread_slots_lock);
         if (words == free_lanes.words)
-            give_cold(lane);
+            push_cold_lane(lane);
         pthread_mutex_unlock(&thread_slots_lock);
     }
     return lane;
@@ -282,13 +282,13 @@ static void reset_ring(struct ring *r)
     atomic_store(&r->unticked_ns, 0);
 }
 
-// Timers do not survive fork; slots must not pretend they do. Rings in shared memory are still the
-// parent's.
+// Timers do not survive fork, so all slots become free. Rings in shared memory belong to the
+// parent.
 void thread_slots_after_fork_in_child(void)
 {
     thread_slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     if (capture_state.ring_memory)
-        forget_lanes();
+        drop_free_lanes();
     for (uint32_t i = 0; i < THREAD_BUCKETS; i++)
         if (atomic_load(&capture_state.buckets[i]))
             atomic_store(&capture_state.buckets[i], 0);
@@ -310,7 +310,7 @@ void thread_slots_after_fork_in_child(void)
             atomic_store(&t->ring, NULL);
         } else if (t->lane) {
             reset_ring(t->ring);
-            thread_lane_give(t);
+            thread_lane_free(t);
         }
     }
     atomic_store(&capture_state.removals, 0);

@@ -1,5 +1,6 @@
-// The unwind tables that handlers read: the list of modules is made anew when objects come or go,
-// tables are added when handlers want them, and both are freed when no handler is in them any more.
+// The unwind tables that handlers read. The module list is rebuilt when objects are loaded or
+// unloaded, tables are built when handlers request them, and old ones are freed when no handler
+// reads them any more.
 #include "capture/tables.h"
 
 #include <pthread.h>
@@ -11,14 +12,14 @@
 #include "capture/thread.h"
 #include "process/sandbox.h"
 
-// Guards the snapshot against being freed while somebody other than a handler reads it.
+// Keeps a snapshot from being freed while code other than a handler reads it.
 static pthread_mutex_t snapshot_lock = PTHREAD_MUTEX_INITIALIZER;
-// Held while new ones are made: for CPU time and for the heap.
+// Held while new tables are built, for CPU or heap samples.
 static pthread_mutex_t refresh_lock = PTHREAD_MUTEX_INITIALIZER;
-// Held while the loader is asked what is loaded.
+// Held while asking the loader which objects are loaded.
 static pthread_mutex_t loader_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool wait_for(_Atomic uint32_t *inside, uint64_t begin)
+static bool wait_until_outside(_Atomic uint32_t *inside, uint64_t begin)
 {
     while (atomic_load(inside)) {
         if (process_now_ns() - begin > 1000000000u)
@@ -28,21 +29,21 @@ static bool wait_for(_Atomic uint32_t *inside, uint64_t begin)
     return true;
 }
 
-// No handler is in a snapshot that was replaced once each thread was seen outside. False: one is
-// inside for so long that it must have been stopped there, or gets no CPU time.
+// Waits until each thread was seen outside of its handler once; then no handler reads a replaced
+// snapshot. Returns false after a timeout: a thread was stopped inside, or gets no CPU time.
 static bool wait_for_readers(void)
 {
     uint64_t begin = process_now_ns();
     EACH_SLOT(t)
-    if (!wait_for(&t->inside, begin))
+    if (!wait_until_outside(&t->inside, begin))
         return false;
     for (int i = 0; heap_tables.scratches && i < HEAP_SCRATCHES; i++)
-        if (!wait_for(&heap_tables.scratches[i].busy, begin))
+        if (!wait_until_outside(&heap_tables.scratches[i].busy, begin))
             return false;
     return true;
 }
 
-// Frees a snapshot that was replaced, now or when no handler is in it any more.
+// Frees a replaced snapshot, now or later when no handler reads it.
 static void retire_snapshot(const struct unwind_snapshot *old)
 {
     enum { MOST = 16 };
@@ -50,15 +51,15 @@ static void retire_snapshot(const struct unwind_snapshot *old)
     static unsigned n;
     bool free_now = wait_for_readers();
     if (!free_now && n < MOST)
-        retired[n++] = old; // with more than that, memory is what we lose
+        retired[n++] = old; // if there are more, they are leaked
     for (; free_now && n > 0; n--)
         unwind_snapshot_free((struct unwind_snapshot *)retired[n - 1]);
     if (free_now)
         unwind_snapshot_free((struct unwind_snapshot *)old);
 }
 
-// When to look for code that no module explains, JIT code mostly. It may stay unexplained: the
-// more often nothing new was found, the longer the pause.
+// When to search for code that no module explains, mostly JIT code. It may stay unexplained, so the
+// pause doubles with each search that finds nothing.
 enum { LEAST_PAUSE_MS = 20, MOST_PAUSE_MS = 5000 };
 static struct {
     uint64_t last, pause; // ns
@@ -72,7 +73,7 @@ static bool search_is_due(void)
 static void end_search(uint64_t begin, bool found)
 {
     search.last = process_now_ns();
-    uint64_t least = (search.last - begin) * 50; // 2 % of a CPU
+    uint64_t least = (search.last - begin) * 50; // at most 2 % of a CPU
     if (least < LEAST_PAUSE_MS * UINT64_C(1000000))
         least = LEAST_PAUSE_MS * UINT64_C(1000000);
     search.pause = found ? least : search.pause * 2;
@@ -80,9 +81,9 @@ static void end_search(uint64_t begin, bool found)
         search.pause = MOST_PAUSE_MS * UINT64_C(1000000);
 }
 
-// The loader's lock is ours meanwhile, so that a fork never finds half a table; one at a time, so
-// that it need not wait for all.
-static void build_tables(const struct unwind_snapshot *snapshot, bool all)
+// Hold our loader lock, so that a fork never sees a half-built table. Release it after each table,
+// so that a fork need not wait for all.
+static void build_wanted_tables(const struct unwind_snapshot *snapshot, bool all)
 {
     bool built;
     do {
@@ -118,18 +119,17 @@ static int refresh_modules(unsigned wants, struct err *e)
     return 1;
 }
 
-static int refresh(struct err *e)
+static int refresh_locked(struct err *e)
 {
     const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
     unsigned wants = snapshot ? unwind_snapshot_take_wants(snapshot) : 0;
     int result = refresh_modules(wants, e);
     if (wants & UNWIND_WANTS_TABLES)
-        build_tables(atomic_load(&capture_state.snapshot), false);
+        build_wanted_tables(atomic_load(&capture_state.snapshot), false);
     return result;
 }
 
-// Thousands of objects take long to look at, and the loader waits meanwhile: that takes one part of
-// so many of the time.
+// Checking thousands of objects takes long and holds the loader's lock. Use one SHAREth of a CPU.
 enum { SHARE = 20 };
 static _Atomic uint64_t next_refresh; // on the monotonic clock
 
@@ -138,7 +138,7 @@ uint64_t capture_next_refresh(void)
     return atomic_load(&next_refresh);
 }
 
-static int refresh_in_turn(void)
+static int refresh_rate_limited(void)
 {
     if (process_now_ns() < atomic_load(&next_refresh))
         return 0;
@@ -151,7 +151,7 @@ static int refresh_in_turn(void)
 int tables_refresh(struct err *e)
 {
     pthread_mutex_lock(&refresh_lock);
-    int result = refresh(e);
+    int result = refresh_locked(e);
     pthread_mutex_unlock(&refresh_lock);
     return result;
 }
@@ -169,7 +169,7 @@ void tables_complete(void)
     pthread_mutex_lock(&refresh_lock);
     const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
     if (snapshot)
-        build_tables(snapshot, true);
+        build_wanted_tables(snapshot, true);
     pthread_mutex_unlock(&refresh_lock);
 }
 
@@ -183,7 +183,7 @@ int capture_heap_refresh(struct err *e)
 void capture_heap_keep_up(void)
 {
     if (sandbox_scope() != SANDBOX_ALL_THREADS)
-        refresh_in_turn();
+        refresh_rate_limited();
 }
 
 void capture_hold(void)
@@ -207,7 +207,7 @@ bool capture_refresh(void)
     if (!atomic_load(&capture_state.running) || sandbox_scope() == SANDBOX_ALL_THREADS)
         return false;
     atomic_store(&capture_state.refresher, (int32_t)syscall(SYS_gettid));
-    return refresh_in_turn() > 0;
+    return refresh_rate_limited() > 0;
 }
 
 const struct unwind_snapshot *capture_snapshot(void)
@@ -215,7 +215,7 @@ const struct unwind_snapshot *capture_snapshot(void)
     return atomic_load(&capture_state.snapshot);
 }
 
-// Not by a timeout of the lock, which would be of the wall clock.
+// pthread_mutex_timedlock would use the wall clock.
 bool tables_hold_loader(void)
 {
     enum { TRIES = 400, TRY_NS = 500000 };

@@ -1,4 +1,4 @@
-// Clocks of threads, and what becomes of their CPU time: see the top of thread.h.
+// Clocks of threads and the accounting of their CPU time; see the top of thread.h.
 #include "capture/thread.h"
 
 #include <errno.h>
@@ -14,13 +14,14 @@
 #include "process/sandbox.h"
 
 enum {
-    // An idle thread gives its clock and its memory back, sooner if clocks are scarce.
+    // An idle thread gives its clock and its lane back after this time, sooner if clocks are
+    // scarce.
     IDLE_MS = 10000,
     SCARCE_IDLE_MS = 1000,
-    MANY_CLOCKS = 1024, // below that idle threads keep theirs
+    MANY_CLOCKS = 1024, // below this number, idle threads keep their clocks
 };
 
-// A file of the thread's in /proc; 0: there is none.
+// Reads a file of the thread in /proc. Returns the number of bytes; 0 if there is none.
 static size_t read_task_file(const struct capture_thread *t, const char *name, char *to, size_t n)
 {
     char path[64] = "/proc/self/task/", digits[16];
@@ -43,7 +44,7 @@ void thread_read_name(struct capture_thread *t)
         return;
     char name[CAPTURE_NAME];
     size_t got = read_task_file(t, "/comm", name, sizeof name);
-    // A thread that is gone keeps the name that it had.
+    // A thread that has ended keeps its last known name.
     if (!got)
         return;
     while (got > 0 && (name[got - 1] == '\n' || got == sizeof name))
@@ -52,8 +53,8 @@ void thread_read_name(struct capture_thread *t)
     memcpy(t->ring->name, name, got);
 }
 
-// What the kernel says. A mask may have been put back by siglongjmp, the end of a handler or a bare
-// system call.
+// Asks the kernel, because siglongjmp, a returning handler or a bare system call may have changed
+// the mask.
 static bool blocks_sigprof(const struct capture_thread *t)
 {
     char text[4096];
@@ -64,8 +65,8 @@ static bool blocks_sigprof(const struct capture_thread *t)
 
 // --- segments ---
 
-// What the segment of a new clock takes along of the balance. One tick cannot make good for more
-// than a period, and no thread is kept waiting for long.
+// Returns the part of the balance that a new segment takes over. It is limited, because one tick
+// cannot make up for more than a period and no thread should wait long for its first tick.
 static int64_t take_balance(int64_t period)
 {
     enum { LONGEST = 4 };
@@ -79,11 +80,10 @@ static int64_t take_balance(int64_t period)
     return taken;
 }
 
-// The first tick comes after a part of the period: a thread that lives shorter than one is then
-// seen with the probability that it deserves. If there is a balance, it comes in the part of its
-// period that is left, or in the period after the one that was reported too soon: the density of
-// ticks is the same at any time. The parts are spread by the golden ratio, more evenly than by
-// chance.
+// The first tick comes after a random part of the period, so a thread that lives shorter than a
+// period is sampled with the right probability. A positive balance shortens the interval for the
+// first tick; a negative one delays it. The density of ticks is the same at any time. The golden
+// ratio spreads the random parts more evenly than chance would.
 static uint64_t first_expiry(int64_t period, int64_t balance)
 {
     static _Atomic uint64_t state;
@@ -94,7 +94,7 @@ static uint64_t first_expiry(int64_t period, int64_t balance)
     return wait + 1 + (uint64_t)((unsigned __int128)x * length >> 64);
 }
 
-// t->arming is odd.
+// The caller has made t->arming odd.
 static void begin_segment(struct capture_thread *t, uint64_t cpu, uint64_t first, uint64_t period)
 {
     atomic_store(&t->period_ns, period);
@@ -108,7 +108,7 @@ static void begin_segment(struct capture_thread *t, uint64_t cpu, uint64_t first
     t->ticks_seen = t->cpu_counted = 0;
 }
 
-static void cover(struct capture_thread *t, uint64_t ns)
+static void cover_segment(struct capture_thread *t, uint64_t ns)
 {
     if (ns <= t->cpu_counted)
         return;
@@ -116,8 +116,8 @@ static void cover(struct capture_thread *t, uint64_t ns)
     t->cpu_counted = ns;
 }
 
-// A handler that was let in before its clock was closed may still have to count its ticks. It does
-// so first, and soon, unless its thread lost the CPU just there.
+// A handler that entered before the clock was closed may still have to count its ticks. It does so
+// early; only a handler that lost the CPU there takes longer than this.
 static void wait_for_handler(const struct capture_thread *t)
 {
     for (int i = 0; i < 10000 && atomic_load(&t->inside); i++)
@@ -132,26 +132,27 @@ static uint64_t end_segment(struct capture_thread *t)
     uint64_t armed = atomic_load(&t->cpu_armed);
     if (cpu && cpu >= t->cpu_last) {
         t->cpu_last = cpu;
-        cover(t, cpu - armed);
+        cover_segment(t, cpu - armed);
     } else {
-        // It is gone, and perhaps its id is another's. See 3. in thread.h.
-        cover(t, t->cpu_last - armed);
-        cover(t, thread_ticks_had(t) * atomic_load(&t->period_ns));
+        // The thread has ended, and its id may have been reused. See 3. in thread.h.
+        cover_segment(t, t->cpu_last - armed);
+        cover_segment(t, thread_ticks_counted(t) * atomic_load(&t->period_ns));
     }
     uint64_t due = thread_ticks_due(t, t->cpu_last);
-    uint64_t reported = (thread_ticks_had(t) + due) * atomic_load(&t->period_ns);
+    uint64_t reported = (thread_ticks_counted(t) + due) * atomic_load(&t->period_ns);
     atomic_fetch_add(&capture_state.balance,
                      t->balance + (int64_t)t->cpu_counted - (int64_t)reported);
     return due;
 }
 
-// Gives the thread a clock. -1: the thread is gone. Without a clock or memory it stays as it is.
+// Gives the thread a clock. Returns -1 if the thread has ended. If no clock or memory is left, the
+// thread stays without.
 static int start_clock(struct capture_thread *t, bool self)
 {
     pid_t tid = atomic_load(&t->tid);
     atomic_fetch_add(&t->generation, 1);
-    // The timer of the process ticks already: until the segment begins there is nothing to count,
-    // and no lane for it.
+    // The process timer may be ticking already. Until the segment begins there are no ticks to
+    // count and no lane to write to.
     atomic_fetch_add(&t->arming, 1);
     int opened = clock_open(t), reason = errno;
     if (opened || !thread_lane_take(t)) {
@@ -167,7 +168,7 @@ static int start_clock(struct capture_thread *t, bool self)
     uint64_t period = atomic_load(&capture_state.period_ns), cpu = process_thread_cpu_ns(tid);
     t->balance = take_balance((int64_t)period);
     uint64_t first = first_expiry((int64_t)period, t->balance);
-    // Before the clock runs: its first signal may come at once.
+    // Before the clock starts, because its first signal may arrive at once.
     begin_segment(t, cpu, first, period);
     if (cpu && clock_run(t, first, period) == 0) {
         if (atomic_load(&t->paused))
@@ -177,13 +178,13 @@ static int start_clock(struct capture_thread *t, bool self)
     bool gone = !cpu || errno != EBUSY;
     atomic_fetch_add(&capture_state.balance, t->balance);
     clock_close(t);
-    thread_mark(t); // the drain takes the lane
+    thread_mark(t); // the drain frees the lane
     return gone ? -1 : 0;
 }
 
 static void stop_clock(struct capture_thread *t)
 {
-    // A signal that is on its way counts as not had.
+    // Invalidate signals that are on their way: their ticks count as due.
     atomic_fetch_add(&t->generation, 1);
     clock_close(t);
     uint64_t due = end_segment(t);
@@ -191,17 +192,17 @@ static void stop_clock(struct capture_thread *t)
     atomic_fetch_add(&t->carried, due);
 }
 
-// Without a clock no sample comes to take along what is due.
+// Reports carried ticks now, because a thread without a clock has no next sample.
 static void flush_carried(struct capture_thread *t)
 {
     atomic_fetch_add(&t->ring->unticked, atomic_exchange(&t->carried, 0));
     atomic_fetch_add(&t->ring->unticked_ns, atomic_exchange(&t->carried_ns, 0));
-    thread_mark(t); // and the drain takes the lane
+    thread_mark(t); // the drain also frees the lane
 }
 
 // --- the life of a thread ---
 
-static int arm_locked(struct capture_thread *t, bool self)
+static int arm_slot_locked(struct capture_thread *t, bool self)
 {
     atomic_store(&t->stack_hi, 0);
     atomic_store(&t->thread_pointer, 0);
@@ -225,22 +226,22 @@ struct capture_thread *thread_arm(pid_t tid, bool self, bool *full)
     if (!self)
         t->signal_stack = signal_stack_reserve(tid);
     pthread_mutex_lock(&t->lock);
-    // Whoever stops sampling looks at the slot before this, or waits for it.
+    // The code that stops sampling either visited this slot before, or waits for its lock.
     bool running = atomic_load(&capture_state.running);
-    if (running && arm_locked(t, self) == 0) {
+    if (running && arm_slot_locked(t, self) == 0) {
         pthread_mutex_unlock(&t->lock);
         return t;
     }
     atomic_fetch_sub(&capture_state.n_live, 1);
-    // A slot that was armed, if only for a moment, may be in the hands of the drain: it gives the
-    // lane and the slot back.
+    // The drain may already see a slot that was armed only for a moment, so the drain frees its
+    // lane and slot.
     if (running) {
         atomic_store(&t->state, THREAD_DISARMED);
         thread_mark(t);
     }
     pthread_mutex_unlock(&t->lock);
     if (!running)
-        thread_slot_give(t);
+        thread_slot_free(t);
     return NULL;
 }
 
@@ -278,8 +279,8 @@ void thread_rearm(struct capture_thread *t)
         flush_carried(t);
 }
 
-// A thread whose clock moves but that gets no tick blocks the signal. What it used is
-// credited, and taken off again if the kernel delivers it later as overrun.
+// A thread that uses CPU time but gets no ticks blocks the signal. Credit the missed ticks; if the
+// kernel later delivers them as overrun, they are subtracted.
 static void credit_blocked(struct capture_thread *t, uint64_t cpu)
 {
     uint64_t ticks = atomic_load(&t->ticks), period = atomic_load(&t->period_ns);
@@ -289,7 +290,7 @@ static void credit_blocked(struct capture_thread *t, uint64_t cpu)
         return;
     }
     uint64_t missed = (cpu - t->cpu_seen) / period;
-    // The kernel checks timers at its own pace: short silences mean nothing.
+    // The kernel checks timers at its own rate, so short gaps mean nothing.
     if (missed < 4 || cpu - t->cpu_seen < 50000000u)
         return;
     if (atomic_load(&t->paused) && !blocks_sigprof(t)) {
@@ -307,11 +308,11 @@ static void credit_blocked(struct capture_thread *t, uint64_t cpu)
     thread_mark(t);
 }
 
-// The thread is in a segment.
-static void look_at_clock(struct capture_thread *t, uint64_t cpu, uint64_t now)
+// The thread is in a segment. The slot's lock is held.
+static void check_clock(struct capture_thread *t, uint64_t cpu, uint64_t now)
 {
     uint64_t idle_ms = (now - t->moved) / 1000000u;
-    cover(t, cpu - atomic_load(&t->cpu_armed));
+    cover_segment(t, cpu - atomic_load(&t->cpu_armed));
     credit_blocked(t, cpu);
     if (atomic_load(&t->state) == THREAD_ARMED &&
         atomic_load(&t->period_ns) != atomic_load(&capture_state.period_ns))
@@ -327,7 +328,7 @@ static void look_at_clock(struct capture_thread *t, uint64_t cpu, uint64_t now)
     }
 }
 
-void thread_look(struct capture_thread *t, uint64_t now)
+void thread_check(struct capture_thread *t, uint64_t now)
 {
     uint64_t cpu = process_thread_cpu_ns(atomic_load(&t->tid));
     if (!cpu || cpu < t->cpu_last) {
@@ -339,19 +340,19 @@ void thread_look(struct capture_thread *t, uint64_t now)
         t->moved = now;
     t->cpu_last = cpu;
     if (atomic_load(&t->clock) != CLOCK_NONE)
-        look_at_clock(t, cpu, now);
+        check_clock(t, cpu, now);
     else if (moves && start_clock(t, false))
         thread_disarm(t);
 }
 
-void thread_note_unsampled(uint64_t process, bool last)
+void thread_report_unsampled(uint64_t process, bool last)
 {
     uint64_t period = atomic_load(&capture_state.period_ns);
-    uint64_t told =
+    uint64_t accounted =
         atomic_load(&capture_state.cpu_covered) + atomic_load(&capture_state.cpu_unsampled);
     uint64_t used = process - capture_state.cpu_began;
-    int64_t rest = (int64_t)(used - told), balance = atomic_load(&capture_state.balance);
-    // What threads have covered and no new one will report.
+    int64_t rest = (int64_t)(used - accounted), balance = atomic_load(&capture_state.balance);
+    // Covered CPU time that no new segment will report.
     int64_t unreported = last ? balance : balance - balance % (int64_t)period;
     if (unreported > 0) {
         atomic_fetch_sub(&capture_state.balance, unreported);

@@ -1,34 +1,32 @@
-// The threads under observation: one table of slots, keyed by thread id. A slot belongs to one
-// thread from its arming until it was found gone and drained; slots are reused and never unmapped,
-// so a late signal finds memory.
+// The threads being sampled: one table of slots, keyed by thread id. A slot belongs to one thread
+// from its arming until the thread has ended and the slot is drained. Slots are reused and never
+// unmapped, so a late signal finds valid memory.
 //
-// Locks, in this order: a slot's own lock (its clock and accounting: one thread's work, system
-// calls included), then thread_slots_lock (chains and free lists: no system calls but for new
-// memory). Whoever takes one blocks signals first (thread_block_signals): a handler of the program
-// may call exec, which disarms the thread that it interrupted, or leave by siglongjmp. Our handler
-// takes neither, and calls no handler of the program meanwhile.
+// Lock order: a slot's own lock (its clock and accounting; system calls allowed), then
+// thread_slots_lock (chains and free lists; system calls only to map memory). Block signals before
+// taking either (thread_block_signals): a handler of the program may call exec, which disarms the
+// thread that it interrupted, or leave by siglongjmp. Our handler takes no lock, and calls no
+// handler of the program while one is held.
 //
-// Accounting. P is the CPU time of the process since the start. While a thread has a clock it is
-// in a segment, which covers CPU time: from cpu_armed to now, or to the time when the clock was
-// closed. The rest of P, that is the first and last moments of threads and threads without a
-// clock, is reported as unsampled.
+// Accounting. P is the CPU time of the process since the start. While a thread has a clock it is in
+// a segment, which covers CPU time: from cpu_armed to now, or to when the clock was closed. The
+// rest of P, that is the first and last moments of threads and threads without a clock, is reported
+// as unsampled.
 //
-// 1. A segment reports its ticks times its period. The first tick comes after a part of a period
-//    that is spread evenly, so ticks and covered time agree in the mean, and differ by less than
-//    one period for each segment. That difference is not left to add up by chance:
-//    capture_state.balance is what ended segments have covered and not reported. A new segment
-//    takes it along: its first tick comes the sooner or the later, as if it went on where the other
-//    has ended.
-// 2. capture_state.cpu_covered is the sum over all segments, each as of the last look at it; it
-// only
-//    grows. unsampled = P - cpu_covered - what was reported as unsampled before, in whole periods,
-//    is taken only after a pass in which P was read first and every open segment was looked at
-//    afterwards: nothing that a segment reports is in it.
-// 3. The end of a thread that is found gone is unknown. Its segment then covers what it is known to
-//    have used: up to the last look, or as much as it reported by ticks, whichever is more. The
-//    rest is unsampled.
-// So reported = P - balance - what the open segments are about to report, less what was used since
-// the last pass; and with one segment after another the balance stays within one period.
+// 1. A segment reports its ticks times its period. The first tick comes after a uniformly random
+//    part of a period, so ticks and covered time agree on average, and differ by less than one
+//    period for each segment. To keep these differences from adding up, capture_state.balance is
+//    the time that ended segments have covered but not reported. A new segment takes it over: its
+//    first tick comes sooner or later, as if it continued the previous segment.
+// 2. capture_state.cpu_covered is the sum over all segments, each as of its last check; it only
+//    grows. unsampled = P - cpu_covered - what was reported as unsampled before, in whole periods.
+//    It is computed only after a pass that read P first and then checked every open segment, so it
+//    includes nothing that a segment reports.
+// 3. When a scan finds that a thread has ended, the time of its end is unknown. Its segment then
+//    covers the CPU time known to be used: up to the last check, or what it reported by ticks,
+//    whichever is more. The rest is unsampled.
+// So reported = P - balance - what the open segments are about to report - what was used since the
+// last pass. When segments follow one another, the balance stays within one period.
 #pragma once
 
 #include <pthread.h>
@@ -46,120 +44,122 @@
 #include "process/clock.h"
 #include "process/sandbox.h"
 
-// Starting: the slot is taken, but has no clock yet. Ending: its last ticks are being counted.
-// Disarmed: that was done, and the slot can be drained.
+// STARTING: the slot is taken but has no clock yet. ENDING: its last ticks are being counted.
+// DISARMED: they are counted, and the slot can be drained.
 enum thread_state { THREAD_FREE, THREAD_STARTING, THREAD_ARMED, THREAD_ENDING, THREAD_DISARMED };
 
-// CLOCK_PROCESS: there is one for all threads that have it. CLOCK_NONE: the thread is idle, or no
-// clock is left for it; it is not in a segment.
+// CLOCK_PROCESS: the thread uses the timer that all such threads share. CLOCK_NONE: the thread is
+// idle or no clock is left for it; it is not in a segment.
 enum thread_clock { CLOCK_NONE, CLOCK_TIMER, CLOCK_PERF, CLOCK_PROCESS };
 
-// What a thread needs to be sampled, in addition to its slot. Threads without a clock have none.
+// What a sampled thread needs besides its slot. Threads without a clock have none.
 struct thread_lane {
     struct ring *ring;
     struct unwind_cache *cache;
-    bool shared;             // the ring is capture_state.ring_memory's
-    struct unwind_regs regs; // the handler's, to spare the stack
+    bool shared;             // the ring is in capture_state.ring_memory
+    struct unwind_regs regs; // used by the handler, to save stack space
 };
 
 struct capture_thread {
     _Atomic uint32_t state;
     uint32_t index;
-    _Atomic uint32_t next; // in the chain of its bucket, or on the free list: index + 1
-    // Counts clocks: a late signal of a timer that was deleted is not taken for a current one.
+    _Atomic uint32_t next; // in the bucket's chain or on the free list: index + 1
+    // Number of the current clock: identifies late signals of a deleted timer.
     _Atomic uint32_t generation;
     pthread_mutex_t lock;
     _Atomic pid_t tid;
     uint32_t serial;
     _Atomic uint64_t period_ns;
-    // Ticks that were due when the rate changed, and their CPU time: the next sample's.
+    // Ticks that were due when the rate changed, and their CPU time; the next sample includes them.
     _Atomic uint64_t carried, carried_ns;
     _Atomic uint32_t clock; // enum thread_clock
-    _Atomic int timer;      // the kernel's id, or the descriptor of a perf event
+    _Atomic int timer;      // timer id, or descriptor of a perf event
     uint64_t perf_id;
-    _Atomic uint32_t signal_stack; // reserved for the thread; see signal_stack.h
-    // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
+    _Atomic uint32_t signal_stack; // reserved for the thread: its number; see signal_stack.h
+    // The bounds of the thread's stack. stack_hi is written once, after stack_lo: code that sees it
+    // also sees stack_lo.
     _Atomic uintptr_t stack_lo, stack_hi;
-    // Reads from here to stack_hi need no check. For a thread that was found, its mapping tells no
-    // more than where its stack ends at the lowest: mappings below may have merged with it, and be
-    // unmapped again.
+    // Reads from here to stack_hi need no check. For a thread that a scan found, its mapping only
+    // gives a lower limit of the stack: mappings below may have been merged with it and may be
+    // unmapped later.
     _Atomic uintptr_t stack_trusted;
     _Atomic uintptr_t thread_pointer;
-    // Handlers in the slot, its ring and the snapshot: one at the most, but a late signal of a
-    // deleted timer looks in, too. While there is one, snapshots are not freed and the slot is not
-    // given on.
+    // Number of handlers that use the slot, its ring and the snapshot: usually at most one, but a
+    // late signal of a deleted timer also counts. While it is not 0, snapshots are not freed and
+    // the slot is not reused.
     _Atomic uint32_t inside;
-    // Ticks credited as blocked; taken off the overrun that the kernel reports later.
+    // Ticks credited as blocked, to be subtracted from the overrun that the kernel reports later.
     _Atomic uint64_t credit;
-    // Likewise, of ticks that the thread took itself (capture_settle).
+    // Ticks that the thread recorded itself (capture_settle), to be subtracted likewise.
     _Atomic uint64_t settled;
-    _Atomic bool paused; // its timer was stopped: see capture_pause
-    // If that was done for a handler on an alternate stack, where that is: see on_stack.c.
+    _Atomic bool paused; // the timer is stopped: see capture_pause
+    // The alternate stack that the timer is stopped for, or 0: see on_stack.c.
     _Atomic uintptr_t small_stack, small_stack_end;
-    _Atomic uint64_t ticks; // in the current segment, or the last one
+    _Atomic uint64_t ticks; // of the current or the last segment
     _Atomic uint64_t new_ticks, samples, ring_full, no_snapshot; // since the last drain
     _Atomic uint64_t ended[UNWIND_END_COUNT];
-    // Odd while the thread is given a clock and a lane, and these are set: CPU time at the
-    // beginning of the segment; when the first tick is due, counted from there.
+    // Odd while the thread is being given a clock and a lane. cpu_armed is the CPU time at the
+    // start of the segment; first_ns is when its first tick is due, relative to that.
     _Atomic uint32_t arming;
     _Atomic uint64_t cpu_armed, first_ns;
-    uint64_t cpu_seen, ticks_seen; // when a tick was last seen to arrive
-    uint64_t cpu_last;             // when last looked at
-    int64_t balance;               // that the segment has taken along
-    uint64_t cpu_counted;          // of the segment, in capture_state.cpu_covered
-    uint64_t moved;                // when cpu_last was last seen to change, on the monotonic clock
-    uint64_t name_read;            // when; names change
+    uint64_t cpu_seen, ticks_seen; // CPU time and ticks when a new tick was last seen
+    uint64_t cpu_last;             // CPU time at the last check
+    int64_t balance;               // taken over by the segment
+    uint64_t cpu_counted;          // of the segment, included in capture_state.cpu_covered
+    uint64_t moved;                // when cpu_last last changed, on the monotonic clock
+    uint64_t name_read;            // when the name was last read; names change
     _Atomic(struct thread_lane *) lane;
     _Atomic(struct ring *) ring; // the lane's
-    // The last record: it stays in the ring until the thread writes the next one but some.
+    // The last record. It stays valid until the writer wraps around the ring.
     const uint64_t *last;
 };
 
-// Less than the smallest stack has below its thread pointer.
+// Every thread's stack has at least this much below its thread pointer.
 enum { THREAD_LEAST_STACK = 8192 };
 
 enum { THREAD_BUCKETS = 65536 };
 
-// What handlers share.
+// State shared with handlers.
 struct capture_state {
     _Atomic(struct capture_thread *) slots[CAPTURE_MAX_THREADS];
-    _Atomic uint32_t n_slots; // highest ever used, plus one
-    // First of the chain of threads with these low bits of their ids: index + 1. Changed under
-    // thread_slots_lock; `removals` is odd while a slot leaves its chain.
+    _Atomic uint32_t n_slots; // highest index ever used, plus one
+    // First slot of each hash chain: index + 1; the hash is the low bits of the thread id. Changed
+    // under thread_slots_lock; removals is odd while a slot is removed from its chain.
     _Atomic uint32_t buckets[THREAD_BUCKETS], removals;
     _Atomic uint64_t dirty[CAPTURE_MAX_THREADS / 64]; // slots that the drain must visit
-    uint32_t most_slots;                              // CAPTURE_MAX_THREADS, fewer in tests
+    uint32_t most_slots;                              // CAPTURE_MAX_THREADS; fewer in tests
     _Atomic(const struct unwind_snapshot *) snapshot;
     _Atomic uint32_t running;
-    _Atomic int32_t refresher; // the thread that keeps the unwind tables up to date
-    _Atomic int32_t helper;    // capture_is_helper
-    pid_t pid; // that started it: a child of vfork runs in our memory, but is not us
+    _Atomic int32_t refresher; // the thread that updates the unwind tables
+    _Atomic int32_t helper;    // see capture_is_helper
+    pid_t pid; // of the process that started it; in a child of vfork, which shares our memory,
+               // getpid differs
     void *(*ring_memory)(size_t bytes); // NULL: rings are private
-    // Scans arm no thread that they find: one was left out (capture_leave_out_self), or stacks are
-    // split.
+    // Scans arm no threads: one must not be sampled (capture_leave_out_self), or the program has
+    // split stacks.
     _Atomic bool only_starts;
-    // In the upper half of our timers' values; 0 before the start.
+    // Upper half of our timers' signal values; 0 before the start.
     _Atomic uint32_t cookie;
     uint32_t hz, depth;
     _Atomic uint64_t period_ns;
     bool perf;     // perf events are wanted
-    bool reads_fs; // the kernel lets programs read their thread pointer by an instruction (x86-64)
-    // The interval of our timer of the process; 0: it was never set. The program's own differs: see
-    // clock.c.
+    bool reads_fs; // user code may read its thread pointer with rdfsbase (x86-64)
+    // The interval of our process timer; 0: it is not running. The program's own has another
+    // interval: see clock.c.
     _Atomic uint64_t process_period_us;
-    // It was stopped, and its last signal may still come: there is one at the most.
+    // The process timer was stopped, and at most one late signal may still arrive.
     _Atomic bool process_late;
-    _Atomic uint32_t process_taken; // the program uses that timer itself
+    _Atomic uint32_t process_taken; // the program uses the process timer itself
     _Atomic uint64_t no_slot;
     _Atomic uint32_t n_live; // threads with a slot
     _Atomic uint32_t last_serial;
-    struct capture_counts retired; // of drained slots
-    uint64_t cpu_began;            // of the process at the start
+    struct capture_counts retired; // totals of what the drain has collected
+    uint64_t cpu_began;            // CPU time of the process at the start
     _Atomic uint64_t cpu_covered, cpu_unsampled;
-    _Atomic int64_t balance;                  // see above; in nanoseconds
+    _Atomic int64_t balance;                  // see the top; in nanoseconds
     _Atomic uint64_t unsampled, unsampled_ns; // for the next drain
-    _Atomic bool threads_ended;               // since the last pass: there may be more
-    _Atomic bool small_stacks;                // a thread has had one: handler_enter_small_stack
+    _Atomic bool threads_ended;               // since the last pass, so CPU time may be unsampled
+    _Atomic bool small_stacks;                // a thread has had one: see handler_enter_small_stack
 };
 extern struct capture_state capture_state;
 
@@ -170,8 +170,7 @@ extern pthread_mutex_t thread_slots_lock;
     for (uint32_t i_ = 0, n_ = atomic_load(&capture_state.n_slots); i_ < n_; i_++) \
         for (struct capture_thread *t = atomic_load(&capture_state.slots[i_]); t; t = NULL)
 
-// The calling thread's pointer to its thread-local storage, which lies above its stack.
-// Signal-safe.
+// Returns the calling thread's thread pointer, which lies above its stack. Signal-safe.
 static inline uintptr_t thread_own_pointer(void)
 {
 #if defined(__x86_64__)
@@ -183,7 +182,7 @@ static inline uintptr_t thread_own_pointer(void)
 #endif
 }
 
-// The monotonic clock.
+// The calling thread's id. Signal-safe.
 static inline pid_t thread_self(void)
 {
     return (pid_t)syscall(SYS_gettid);
@@ -191,10 +190,11 @@ static inline pid_t thread_self(void)
 
 static const uint64_t thread_sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
 
-// Straight to the kernel: libc's function may be interposed, by us for instance.
+// Blocks all signals but SIGPROF. Makes a direct system call, because libc's function may be
+// interposed, for instance by us. Signal-safe.
 static inline uint64_t thread_block_signals(void)
 {
-    // But for ours: what is done meanwhile is to be seen.
+    // Not SIGPROF: ticks keep sampling what we do meanwhile.
     uint64_t all = ~thread_sigprof_bit, old = 0;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof all);
     return old;
@@ -205,18 +205,18 @@ static inline void thread_restore_signals(uint64_t old)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
 }
 
-// Whether a thread with this mask is between the two. No program has such a mask: libc does not let
-// it block the two signals that it needs itself.
+// Whether a thread with this mask is between the two. No program can have such a mask: libc does
+// not let programs block the two signals that it uses itself.
 static inline bool thread_has_blocked_signals(uint64_t mask)
 {
     uint64_t never = UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1);
     return (mask | never) == ~thread_sigprof_bit;
 }
 
-// --- the table: slots.c ---
+// --- slot table: slots.c ---
 
-// A slot of a thread that is being armed or is armed. Signal-safe: takes no lock, and gives up if
-// too many threads leave meanwhile.
+// Returns the slot of a thread that is starting or armed, or NULL. Signal-safe: takes no lock, and
+// gives up if too many slots are removed meanwhile.
 static inline struct capture_thread *thread_find(pid_t tid)
 {
     enum { TRIES = 8, LONGEST = 4096 };
@@ -235,20 +235,21 @@ static inline struct capture_thread *thread_find(pid_t tid)
     }
     return NULL;
 }
-// Takes a slot for tid, STARTING. NULL: sampling was stopped, or tid has one (or one that is not
-// drained yet, unless again); or *full is set: none is left.
+// Takes a slot for tid in state STARTING. Returns NULL if sampling was stopped or tid has a slot; a
+// slot that is not drained yet counts unless again is set. Returns NULL and sets *full if none is
+// left.
 struct capture_thread *thread_slot_take(pid_t tid, bool again, bool *full);
-// Gives the slot of a thread back that was drained, or not armed in the end.
-void thread_slot_give(struct capture_thread *t);
-// Gives the slot a lane if it has none. False: there is no memory.
+// Frees a slot that was drained or never armed.
+void thread_slot_free(struct capture_thread *t);
+// Gives the slot a lane if it has none. Returns false if there is no memory.
 bool thread_lane_take(struct capture_thread *t);
-// Takes it away again; no handler is inside, and the ring is empty.
-void thread_lane_give(struct capture_thread *t);
-// Gives back pages of lanes that nobody uses, some of them. Whether there are more.
+// Frees the slot's lane, if any. No handler may be inside, and the ring must be empty.
+void thread_lane_free(struct capture_thread *t);
+// Returns the pages of some unused lanes to the kernel. Returns whether there are more.
 bool thread_lanes_trim(void);
 void thread_slots_after_fork_in_child(void);
 
-// Tells the drain that there is something to do. Signal-safe.
+// Marks the slot for the drain. Signal-safe.
 static inline void thread_mark(const struct capture_thread *t)
 {
     atomic_fetch_or(&capture_state.dirty[t->index / 64], UINT64_C(1) << t->index % 64);
@@ -267,14 +268,15 @@ static inline void thread_count_ticks(struct capture_thread *t, uint64_t n)
 
 // --- clocks and accounting: thread.c ---
 
-// A slot for tid, armed; self: it is the calling thread. NULL if the thread is gone, or has a slot;
-// or *full: none is left.
+// Takes and arms a slot for tid; self: tid is the calling thread. Returns NULL if the thread has
+// ended or has a slot; also sets *full if no slot is left. Signals must be blocked.
 struct capture_thread *thread_arm(pid_t tid, bool self, bool *full);
-// Ends a segment, and the use of the slot. Signal-safe; whoever is not in capture_end has the lock.
+// Ends the thread's segment and the use of its slot. Signal-safe. All callers but capture_end hold
+// the slot's lock.
 void thread_disarm(struct capture_thread *t);
-// What the thread was due but has not had: the kernel looks at timers a few hundred times a
-// second only. cpu: its CPU time.
-static inline uint64_t thread_ticks_had(const struct capture_thread *t)
+// Ticks counted or credited so far, and ticks still due at the thread's CPU time `cpu`. The kernel
+// checks timers only a few hundred times per second, so a running thread is often due some.
+static inline uint64_t thread_ticks_counted(const struct capture_thread *t)
 {
     return atomic_load(&t->ticks) + atomic_load(&t->credit);
 }
@@ -283,79 +285,80 @@ static inline uint64_t thread_ticks_due(const struct capture_thread *t, uint64_t
     uint64_t first = atomic_load(&t->cpu_armed) + atomic_load(&t->first_ns);
     if (cpu < first)
         return 0;
-    uint64_t period = atomic_load(&t->period_ns), had = thread_ticks_had(t);
+    uint64_t period = atomic_load(&t->period_ns), counted = thread_ticks_counted(t);
     if (!period) // its first segment has not begun
         return 0;
     uint64_t due = 1 + (cpu - first) / period;
-    return due > had ? due - had : 0;
+    return due > counted ? due - counted : 0;
 }
-// A new clock at the present rate for an armed thread that has one. The lock is held.
+// Gives an armed thread that has a clock a new one at the current rate. The slot's lock is held.
 void thread_rearm(struct capture_thread *t);
-// Looks at an armed thread: found gone, moving without ticks, idle, or in need of a clock. The lock
-// is held.
-void thread_look(struct capture_thread *t, uint64_t now);
-// Asks the kernel for the thread's name.
+// Checks an armed thread: it may have ended, use CPU time without ticks, be idle, or need a clock.
+// now: monotonic clock. The slot's lock is held.
+void thread_check(struct capture_thread *t, uint64_t now);
+// Reads the thread's name from /proc into its ring. The slot's lock is held.
 void thread_read_name(struct capture_thread *t);
-// Reports what the process used beyond what segments cover. process: its CPU time before the pass
-// that looked at every thread. last: there are no more segments; fractions of a period, too.
-void thread_note_unsampled(uint64_t process, bool last);
+// Reports the CPU time that no segment covers. process: the CPU time of the process before a pass
+// checked every thread. last: sampling has stopped, so report fractions of a period as well.
+void thread_report_unsampled(uint64_t process, bool last);
 
 enum { HANDLER_PREDECESSORS = 4 };
 
-// What the program itself wants to be done with SIGPROF.
-struct handler_wish {
+// The program's own action for SIGPROF.
+struct handler_program {
     _Atomic uint32_t action; // signal_action.h
-    // Handlers that were replaced behind our back, the latest first: a handler that was installed
+    // Handlers that were replaced behind our back, the latest first. A handler that was installed
     // over ours and calls ours means these.
     _Atomic uintptr_t before[HANDLER_PREDECESSORS];
 };
-extern struct handler_wish handler_wish;
+extern struct handler_program handler_program;
 
-static inline const struct signal_action *handler_wished(void)
+static inline const struct signal_action *handler_program_action(void)
 {
-    return signal_action_get(atomic_load(&handler_wish.action));
+    return signal_action_get(atomic_load(&handler_program.action));
 }
 
-static inline bool handler_is_wished(void)
+static inline bool handler_program_handles(void)
 {
-    uintptr_t function = handler_wished()->function;
+    uintptr_t function = handler_program_action()->function;
     return function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
 }
 
-// Whether threads may be forbidden to call the kernel. Signal-safe.
+// Whether threads may be forbidden to make system calls. Signal-safe.
 static inline bool handler_is_confined(void)
 {
     return sandbox_scope() != SANDBOX_FREE;
 }
 
-// A tick of the calling thread, in its handler.
+// Records a tick of the calling thread, which is in the handler.
 void handler_record_tick(struct capture_thread *t, const ucontext_t *context, uint64_t ticks,
                          uint64_t ns);
-// What a thread that is sampled no more is due; own: it is the calling one. False: there is no
-// stack for it. Signal-safe.
+// Records the ticks that a thread is due when sampling it ends. own: it is the calling thread.
+// Returns false if there is no stack for it. Signal-safe.
 bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint64_t ns);
-// A tick that the calling thread takes itself; SIGPROF is blocked.
+// Records ticks of the calling thread outside of the handler. SIGPROF must be blocked.
 void handler_record_own(struct capture_thread *t, const struct unwind_regs *here, uint64_t ticks,
                         uint64_t ns);
-// What the kernel calls, or a handler of the program that was installed over it.
+// The SIGPROF handler. Also called by handlers of the program that were installed over it.
 void handler_entry(int signal, siginfo_t *info, void *context);
-// Takes ticks that are pending, and only those, from the calling thread, which has SIGPROF blocked.
+// Removes pending ticks, and only those, from the calling thread, which must block SIGPROF.
 // Signal-safe.
 void handler_drop_pending_ticks(void);
-// The end of a pause (capture_pause) of an armed thread. Signal-safe.
+// Ends a pause (capture_pause) of an armed thread. Signal-safe.
 void handler_resume(struct capture_thread *t);
 // Stops the ticks of the calling thread while a handler of the program runs on an alternate stack
-// that has no room for one. All signals are blocked; sp: where the signal has interrupted the
-// program. False: they were stopped before, or cannot be. Without thread-local storage.
+// that has no room for one. All signals must be blocked; sp is the interrupted stack pointer.
+// Returns false if ticks were stopped before or cannot be stopped. Uses no thread-local storage.
 bool handler_enter_small_stack(ucontext_t *context, uintptr_t sp);
-// The handler returns. SIGPROF is blocked until the kernel puts the mask back.
+// Call it when that handler has returned. SIGPROF stays blocked until the kernel restores the mask.
 void handler_leave_small_stack(void);
-// Installs the handler, once and for all.
+// Installs the handler for good, unless it is installed. Returns -1 and fills e on failure.
 int handler_install(struct err *e);
-// Handlers are about to be forbidden system calls.
+// Call it before seccomp forbids system calls to handlers.
 void handler_before_confinement(void);
-// Around exec; true: handler_after_failed_exec is due if it returns. Signal-safe.
+// Around exec. If it returns true and exec returns, call handler_after_failed_exec. Signal-safe.
 bool handler_before_exec(void);
 void handler_after_failed_exec(void);
-// Takes it back if somebody has replaced it, who then gets the signals that are not ours.
+// Reinstalls our handler if other code has replaced it. That code's handler then gets the signals
+// that are not ticks.
 void handler_keep(void);

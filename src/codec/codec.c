@@ -30,8 +30,8 @@ enum codec_format codec_format_from_name(struct str name)
     return CODEC_AUTO;
 }
 
-// Formats beyond pprof's, each recognizable by its beginning. Folded stacks are the least
-// distinctive and come last.
+// Formats other than pprof's, each recognized by its first bytes. Folded stacks are the least
+// distinctive, so they come last.
 static const struct {
     enum codec_format format;
     bool (*looks_like)(struct str head);
@@ -75,7 +75,7 @@ struct model_profile *codec_read(struct arena *arena, const uint8_t *data, size_
     if (!format_read)
         format_read = &ignored;
     if (!compress_is_gzip(data, n) && !compress_is_zstd(data, n))
-        // Not disposable: the reader only reads.
+        // Not disposable: the caller owns data, and the reader does not write to it.
         return read_inflated(arena, (uint8_t *)data, n, false, format_read, e);
     struct compress_bytes bytes = {.budget = arena_budget(arena)};
     if (compress_inflate(data, n, limit, &bytes, e))

@@ -9,7 +9,8 @@
 #include <zstd.h>
 
 enum {
-    // Bytes that libdeflate takes 20 to 50 ms for.
+    // libdeflate takes 20 to 50 ms for this many bytes. Larger data with a budget goes through
+    // zlib, which can check the deadline.
     DEFLATE_MOST = 8 << 20,
     INFLATE_MOST = 32 << 20,
     BETWEEN_CHECKS = 1 << 20,
@@ -25,7 +26,7 @@ bool compress_is_zstd(const uint8_t *data, size_t n)
     return n >= 4 && data[0] == 0x28 && data[1] == 0xb5 && data[2] == 0x2f && data[3] == 0xfd;
 }
 
-static int too_large(size_t limit, struct err *e)
+static int explain_inflate_limit(size_t limit, struct err *e)
 {
     return err_set(e,
                    "decompressing profile: it inflates to more than %zu MiB; set KILN_MAX_MIB to "
@@ -39,8 +40,8 @@ static int explain_budget(struct budget *budget, const char *what, struct err *e
     return err_prefix(e, "%s: ", what);
 }
 
-// Pages that are never written take no memory, so asking for the limit is free.
-static int reserve(struct compress_bytes *bytes, size_t size, struct err *e)
+// Maps memory for the output. Untouched pages take no memory, so mapping the whole limit is cheap.
+static int map_output(struct compress_bytes *bytes, size_t size, struct err *e)
 {
     size_t mapped = (size + 4095) & ~(size_t)4095;
     if (bytes->budget && budget_take(bytes->budget, mapped))
@@ -53,8 +54,8 @@ static int reserve(struct compress_bytes *bytes, size_t size, struct err *e)
     return err_set(e, "decompressing profile: out of memory for %zu bytes", size);
 }
 
-// Gives back what was reserved in vain.
-static void shrink(struct compress_bytes *bytes)
+// Returns the unused pages to the budget.
+static void unmap_unused_output(struct compress_bytes *bytes)
 {
     size_t used = (bytes->n + 4095) & ~(size_t)4095;
     if (!bytes->budget || used == 0 || used >= bytes->mapped)
@@ -95,9 +96,9 @@ static int inflate_gzip(const uint8_t *data, size_t n, size_t limit, struct comp
     return result;
 }
 
-// The same with looks at the deadline.
-static int inflate_slowly(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
-                          bool *short_of_room, struct err *e)
+// Like inflate_gzip, but checks the deadline after each megabyte.
+static int inflate_with_deadline(const uint8_t *data, size_t n, size_t limit,
+                                 struct compress_bytes *bytes, bool *short_of_room, struct err *e)
 {
     z_stream z = {.next_in = (uint8_t *)data};
     if (inflateInit2(&z, 15 + 16) != Z_OK)
@@ -129,8 +130,8 @@ static int inflate_slowly(const uint8_t *data, size_t n, size_t limit, struct co
     return result ? -1 : 0;
 }
 
-static int inflate_zstd(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
-                        struct err *e)
+static int decompress_zstd(const uint8_t *data, size_t n, size_t limit,
+                           struct compress_bytes *bytes, struct err *e)
 {
     ZSTD_DCtx *d = ZSTD_createDCtx();
     if (!d)
@@ -146,7 +147,7 @@ static int inflate_zstd(const uint8_t *data, size_t n, size_t limit, struct comp
             result = err_set(e, "decompressing profile: zstd: %s at byte %zu",
                              ZSTD_getErrorName(left), in.pos);
         else if (out.pos == limit && left)
-            result = too_large(limit, e);
+            result = explain_inflate_limit(limit, e);
         else if (bytes->budget && budget_check(bytes->budget) != BUDGET_OK)
             result = explain_budget(bytes->budget, "decompressing profile", e);
         else if (in.pos == before_in && out.pos == before_out)
@@ -163,27 +164,27 @@ int compress_inflate(const uint8_t *data, size_t n, size_t limit, struct compres
                      struct err *e)
 {
     *bytes = (struct compress_bytes){.budget = bytes->budget};
-    // Deflate reaches 1032:1 at the most; zstd can do better, so it gets the whole limit.
+    // Deflate compresses at most 1032:1. zstd has no such bound, so it gets the whole limit.
     bool gzip = compress_is_gzip(data, n);
     size_t most = gzip && n < limit / 1040 ? n * 1040 + 64 : limit;
-    // A gzip of one member ends with its size. A mapping that is no larger than need be gets no
-    // huge page, which takes longer to clear than a small profile to inflate.
+    // A gzip file of one member ends with its uncompressed size. A mapping of just that size avoids
+    // a huge page; clearing one takes longer than inflating a small profile.
     size_t likely = gzip && n >= 18 ? stated_size(data, n) + 64 : most;
     for (size_t room = likely < most ? likely : most;; room = most) {
         bool short_of_room = false;
-        if (reserve(bytes, room, e))
+        if (map_output(bytes, room, e))
             return -1;
-        bool slowly = bytes->budget && room > INFLATE_MOST;
-        int result =
-            gzip ? (slowly ? inflate_slowly : inflate_gzip)(data, n, room, bytes, &short_of_room, e)
-                 : inflate_zstd(data, n, room, bytes, e);
+        bool use_zlib = bytes->budget && room > INFLATE_MOST;
+        int result = gzip ? (use_zlib ? inflate_with_deadline : inflate_gzip)(data, n, room, bytes,
+                                                                              &short_of_room, e)
+                          : decompress_zstd(data, n, room, bytes, e);
         if (!result) {
-            shrink(bytes);
+            unmap_unused_output(bytes);
             return 0;
         }
         compress_bytes_fini(bytes);
         if (!short_of_room || room == most)
-            return short_of_room ? too_large(limit, e) : result;
+            return short_of_room ? explain_inflate_limit(limit, e) : result;
     }
 }
 
@@ -217,15 +218,15 @@ void compress_bytes_fini(struct compress_bytes *bytes)
 
 // --- compression ---
 
-enum { LEVEL = 1 }; // two and a half times as fast as level 6 for some 7 % more bytes
+enum { LEVEL = 1 }; // 2.5 times as fast as level 6, for about 7 % more bytes
 
-// The output takes no more: its own error says why.
-static int no_room(struct out *out, struct err *e)
+// The output accepts no more bytes; its own error says why.
+static int explain_output_error(struct out *out, struct err *e)
 {
     return out_finish(out, e) ? -1 : err_set(e, "compressing: out of memory");
 }
 
-static int deflate_at_once(const void *data, size_t n, struct out *out, struct err *e)
+static int deflate_whole(const void *data, size_t n, struct out *out, struct err *e)
 {
     struct libdeflate_compressor *c = libdeflate_alloc_compressor(LEVEL);
     size_t bound = c ? libdeflate_gzip_compress_bound(c, n) : 0;
@@ -234,14 +235,14 @@ static int deflate_at_once(const void *data, size_t n, struct out *out, struct e
         out->n += libdeflate_gzip_compress(c, data, n, out->p + out->n, bound);
         result = 0;
     } else {
-        no_room(out, e);
+        explain_output_error(out, e);
     }
     libdeflate_free_compressor(c);
     return result;
 }
 
-static int deflate_slowly(const void *data, size_t n, struct budget *budget, struct out *out,
-                          struct err *e)
+static int deflate_with_deadline(const void *data, size_t n, struct budget *budget, struct out *out,
+                                 struct err *e)
 {
     enum { PART = 64 << 10 };
     const uint8_t *end = (const uint8_t *)data + n;
@@ -254,7 +255,7 @@ static int deflate_slowly(const void *data, size_t n, struct budget *budget, str
             z.avail_in = (size_t)(end - z.next_in) < BETWEEN_CHECKS ? (uInt)(end - z.next_in)
                                                                     : BETWEEN_CHECKS;
         if (!out_flush_slow(out, PART)) {
-            result = no_room(out, e);
+            result = explain_output_error(out, e);
             break;
         }
         z.next_out = (uint8_t *)out->p + out->n;
@@ -270,6 +271,6 @@ static int deflate_slowly(const void *data, size_t n, struct budget *budget, str
 
 int compress_gzip(const void *data, size_t n, struct budget *budget, struct out *out, struct err *e)
 {
-    return budget && n > DEFLATE_MOST ? deflate_slowly(data, n, budget, out, e)
-                                      : deflate_at_once(data, n, out, e);
+    return budget && n > DEFLATE_MOST ? deflate_with_deadline(data, n, budget, out, e)
+                                      : deflate_whole(data, n, out, e);
 }

@@ -4,13 +4,13 @@
 #include "codec/codec.h"
 #include "codec/frame.h"
 
-// Fields as RFC 4180 has them: quoted when they need it, quotes doubled, lines end in CRLF.
+// CSV by RFC 4180: fields are quoted if necessary, quotes are doubled, lines end with CRLF.
 static bool needs_quotes(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
         if (s.p[i] == ',' || s.p[i] == '"' || s.p[i] == '\r' || s.p[i] == '\n')
             return true;
-    // Readers strip blanks at the ends of plain fields.
+    // Many readers strip blanks at the ends of unquoted fields.
     return s.n && (s.p[0] == ' ' || s.p[s.n - 1] == ' ');
 }
 
@@ -23,7 +23,7 @@ static void write_quoted_part(struct out *out, struct str s)
     }
 }
 
-static void write_field(struct out *out, struct str s)
+static void csv_write_field(struct out *out, struct str s)
 {
     if (!needs_quotes(s)) {
         out_str(out, s);
@@ -34,7 +34,7 @@ static void write_field(struct out *out, struct str s)
     out_char(out, '"');
 }
 
-// A label key, of string or of numeric labels, has a column.
+// One column per label key; a key with both string and numeric labels has two columns.
 struct column {
     uint32_t key;
     bool is_number;
@@ -78,7 +78,7 @@ static void collect_columns(struct columns *c, struct arena *arena)
         qsort_r(c->items, c->n, sizeof *c->items, compare_columns, (void *)p);
 }
 
-static void write_heading(const struct columns *c, struct out *out)
+static void csv_write_heading(const struct columns *c, struct out *out)
 {
     const struct model_profile *p = c->p;
     for (uint32_t i = 0; i < p->n_types; i++) {
@@ -92,15 +92,15 @@ static void write_heading(const struct columns *c, struct out *out)
         out_text(out, is_quoted ? "\"," : ",");
     }
     for (uint32_t i = 0; i < c->n; i++) {
-        write_field(out, model_str(p, c->items[i].key));
+        csv_write_field(out, model_str(p, c->items[i].key));
         out_char(out, ',');
     }
     out_text(out, "stack\r\n");
 }
 
-// Several values of one key are joined by `;`. Both the columns and a sample's labels have
-// the same order, so one walk finds them all.
-static void write_labels(const struct columns *c, size_t sample, struct out *out)
+// Several values of one key are joined by `;`. The columns and the labels of a sample have the same
+// order, so one pass finds all of them.
+static void csv_write_labels(const struct columns *c, size_t sample, struct out *out)
 {
     const struct model_profile *p = c->p;
     uint32_t n, at = 0;
@@ -128,8 +128,8 @@ static void write_labels(const struct columns *c, size_t sample, struct out *out
     }
 }
 
-static void write_stack(const struct model_profile *p, const struct frame_table *frames,
-                        const bool *is_quoted_location, size_t sample, struct out *out)
+static void csv_write_stack(const struct model_profile *p, const struct frame_table *frames,
+                            const bool *is_quoted_location, size_t sample, struct out *out)
 {
     const uint32_t *stack = model_stack(p, sample);
     bool is_quoted = false;
@@ -148,7 +148,7 @@ static void write_stack(const struct model_profile *p, const struct frame_table 
     out_text(out, is_quoted ? "\"\r\n" : "\r\n");
 }
 
-static void write_rows(const struct model_profile *p, struct arena *arena, struct out *out)
+static void csv_write_rows(const struct model_profile *p, struct arena *arena, struct out *out)
 {
     struct columns columns = {.p = p};
     collect_columns(&columns, arena);
@@ -158,14 +158,14 @@ static void write_rows(const struct model_profile *p, struct arena *arena, struc
     for (uint32_t i = 0; i < p->n_locations; i++)
         for (uint32_t k = frames.first[i]; k < frames.first[i + 1]; k++)
             is_quoted[i] = is_quoted[i] || needs_quotes(frames.names->items[frames.ids[k]]);
-    write_heading(&columns, out);
+    csv_write_heading(&columns, out);
     for (size_t i = 0; i < p->n_samples; i++) {
         for (uint32_t k = 0; k < p->n_types; k++) {
             out_i64(out, model_values(p, i)[k]);
             out_char(out, ',');
         }
-        write_labels(&columns, i, out);
-        write_stack(p, &frames, is_quoted, i, out);
+        csv_write_labels(&columns, i, out);
+        csv_write_stack(p, &frames, is_quoted, i, out);
     }
 }
 
@@ -178,7 +178,7 @@ void codec_write_csv(const struct model_profile *p, struct out *out)
         arena_free(arena);
         return;
     }
-    write_rows(p, arena, out);
+    csv_write_rows(p, arena, out);
     arena_try_end(arena);
     arena_free(arena);
 }

@@ -1,14 +1,14 @@
-// What a format begins with: cheap looks at the start of an input (or all of it), precise
-// enough that one format's text is not taken for another's.
+// Format detection. Each function looks at the start of an input (or all of it). The checks are
+// cheap, and strict enough to tell one text format from another.
 #pragma once
 
 #include "base/str.h"
 
-// `heap_v2/<rate>` as the first line.
+// The first line is `heap_v2/<rate>`.
 bool codec_looks_like_jemalloc(struct str head);
-// A JSON object that names speedscope's schema, or has both "shared" and "profiles".
+// A JSON object that contains speedscope's schema URL, or both "shared" and "profiles".
 bool codec_looks_like_speedscope(struct str head);
-// A sample's heading, with a stack or a frame after it.
+// The header line of a sample, followed by a stack or a frame.
 bool codec_looks_like_perf_script(struct str head);
 // Each of the first lines is `frame;frame value`.
 bool codec_looks_like_folded(struct str head);

@@ -7,9 +7,10 @@
 #include "codec/frame.h"
 #include "codec/scan.h"
 
-// Folded stacks: a line is `root;...;leaf value`.
+// Folded stacks: each line is `root;...;leaf value`.
 
-// A decimal number with or without a fraction and an exponent; no hexadecimal, no names.
+// Accepts decimal numbers, optionally with a fraction and an exponent. Rejects hexadecimal, inf and
+// nan.
 static bool parse_value(struct str s, int64_t *value)
 {
     if (str_to_i64(s, value))
@@ -21,7 +22,7 @@ static bool parse_value(struct str s, int64_t *value)
     return str_to_double(s, &number) && scan_round(number, value);
 }
 
-// Cuts the line at its last blank. False if there is no value or no stack.
+// Splits the line at its last blank. Returns false if the value or the stack is missing.
 static bool split_line(struct str line, struct str *stack, int64_t *value)
 {
     line = str_trim(line);
@@ -38,8 +39,8 @@ static bool is_skipped(struct str line)
     return trimmed.n == 0 || trimmed.p[0] == '#';
 }
 
-static struct model_profile *read_lines(struct arena *arena, struct scan_lines *lines,
-                                        struct err *e)
+static struct model_profile *folded_read_lines(struct arena *arena, struct scan_lines *lines,
+                                               struct err *e)
 {
     struct model_builder b;
     model_build(&b, arena);
@@ -57,8 +58,8 @@ static struct model_profile *read_lines(struct arena *arena, struct scan_lines *
             return NULL;
         }
         size_t n = 0;
-        // From the end, for a sample has its leaf first. Blanks around a name are not part
-        // of it, and without any other character it is no frame.
+        // Scans from the end because samples store the leaf first. Blanks around a name are not
+        // part of it; empty names are skipped.
         for (size_t end = stack.n;;) {
             const char *separator = memrchr(stack.p, ';', end);
             size_t from = separator ? (size_t)(separator - stack.p) + 1 : 0;
@@ -85,7 +86,7 @@ struct model_profile *codec_read_folded(struct arena *arena, const uint8_t *data
         return NULL;
     }
     struct scan_lines lines = {.rest = n ? (struct str){(const char *)data, n} : STR("")};
-    struct model_profile *p = read_lines(arena, &lines, e);
+    struct model_profile *p = folded_read_lines(arena, &lines, e);
     arena_try_end(arena);
     return p;
 }
@@ -97,7 +98,7 @@ bool codec_looks_like_folded(struct str head)
     int seen = 0;
     bool has_stack = false, are_words = true;
     while (seen < LINES && scan_next(&lines)) {
-        // Text that may have been cut off in this line says nothing, unless it is all.
+        // Ignore a last line that may have been cut off, unless it is the only line.
         if (lines.rest.n == 0 && seen > 0 && head.p[head.n - 1] != '\n')
             break;
         struct str line = lines.line, stack;
@@ -115,11 +116,12 @@ bool codec_looks_like_folded(struct str head)
         }
         seen++;
     }
-    // Prose can end its lines in numbers too; it has neither ; nor a single word a line.
+    // Prose can end its lines with numbers too. But it contains no `;`, and its lines have more
+    // than one word.
     return seen > 0 && (has_stack || are_words);
 }
 
-// A distinct stack, as names from the root on.
+// A distinct stack: frame names from the root to the leaf.
 struct stack {
     uint32_t *names;
     uint32_t n;
@@ -133,11 +135,11 @@ struct writer {
     struct stack *stacks;
     size_t n_stacks, cap_stacks;
     struct hash_table index;
-    uint32_t *names; // of the stack at hand
+    uint32_t *names; // names of the current stack
     size_t cap_names;
 };
 
-static size_t names_of(struct writer *w, size_t sample)
+static size_t collect_frame_names(struct writer *w, size_t sample)
 {
     const struct model_profile *p = w->p;
     size_t n = 0;
@@ -153,7 +155,7 @@ static size_t names_of(struct writer *w, size_t sample)
     return n;
 }
 
-static void add_value(struct writer *w, size_t n, int64_t value)
+static void folded_add_value(struct writer *w, size_t n, int64_t value)
 {
     uint64_t hash = hash_bytes(w->names, n * sizeof *w->names, 0);
     for (struct hash_probe at = hash_find(&w->index, hash); hash_hit(&w->index, &at);
@@ -174,9 +176,9 @@ static void add_value(struct writer *w, size_t n, int64_t value)
     hash_add(&w->index, w->arena, hash, (uint32_t)w->n_stacks++);
 }
 
-// The order of the joined texts, without joining them: no name has a `;` in it, so the
-// first names that differ decide, the shorter one ending in `;` or in the end of the text.
-static int compare_stacks(const void *va, const void *vb, void *context)
+// Orders stacks like their joined texts, without joining them. Names contain no `;`, so the first
+// different names decide. The shorter name is followed by `;` or by the end of the text.
+static int folded_compare_stacks(const void *va, const void *vb, void *context)
 {
     const struct stack *a = va, *b = vb;
     const struct model_strings *names = context;
@@ -190,23 +192,23 @@ static int compare_stacks(const void *va, const void *vb, void *context)
     int c = common ? memcmp(x.p, y.p, common) : 0;
     if (c)
         return c;
-    // The names are different, so one is longer.
+    // The names differ, so one is a prefix of the other and shorter.
     if (x.n < y.n)
         return i + 1 == a->n || ';' < (unsigned char)y.p[common] ? -1 : 1;
     return i + 1 == b->n || ';' < (unsigned char)x.p[common] ? 1 : -1;
 }
 
-static void write_stacks(struct writer *w, uint32_t type, struct out *out)
+static void folded_write_stacks(struct writer *w, uint32_t type, struct out *out)
 {
     const struct model_profile *p = w->p;
     hash_init(&w->index, w->arena, 256);
     frame_table_init(&w->frames, w->arena, p);
     for (size_t i = 0; i < p->n_samples; i++)
         if (model_values(p, i)[type])
-            add_value(w, names_of(w, i), model_values(p, i)[type]);
+            folded_add_value(w, collect_frame_names(w, i), model_values(p, i)[type]);
     const struct model_strings *names = w->frames.names;
     if (w->n_stacks)
-        qsort_r(w->stacks, w->n_stacks, sizeof *w->stacks, compare_stacks, (void *)names);
+        qsort_r(w->stacks, w->n_stacks, sizeof *w->stacks, folded_compare_stacks, (void *)names);
     for (size_t i = 0; i < w->n_stacks; i++) {
         const struct stack *s = &w->stacks[i];
         if (s->value == 0)
@@ -216,7 +218,7 @@ static void write_stacks(struct writer *w, uint32_t type, struct out *out)
                 out_char(out, ';');
             out_str(out, names->items[s->names[k]]);
         }
-        // A line needs a stack to be one.
+        // A line without a stack would be invalid.
         if (s->n == 0)
             out_text(out, "[empty]");
         out_char(out, ' ');
@@ -235,7 +237,7 @@ void codec_write_folded(const struct model_profile *p, uint32_t type, struct out
         return;
     }
     struct writer w = {.arena = arena, .p = p};
-    write_stacks(&w, type, out);
+    folded_write_stacks(&w, type, out);
     arena_try_end(arena);
     arena_free(arena);
 }

@@ -14,7 +14,7 @@ struct str frame_name(struct arena *arena, const struct model_profile *p,
     }
     if (location->mapping != MODEL_NONE && p->mappings[location->mapping].file) {
         struct str file = scan_basename(model_str(p, p->mappings[location->mapping].file));
-        // Names such as [vdso] have their brackets already.
+        // Names such as [vdso] already have brackets.
         if (file.p[0] == '[')
             return file;
         char *text = arena_alloc(arena, file.n + 2);
@@ -28,7 +28,7 @@ struct str frame_name(struct arena *arena, const struct model_profile *p,
     return str_from(arena_printf(arena, "0x%llx", (unsigned long long)location->address));
 }
 
-static struct str on_one_line(struct arena *arena, struct str name)
+static struct str frame_name_on_one_line(struct arena *arena, struct str name)
 {
     bool is_clean = true;
     for (size_t i = 0; i < name.n && is_clean; i++)
@@ -59,8 +59,8 @@ void frame_table_init(struct frame_table *table, struct arena *arena, const stru
         const struct model_location *l = &p->locations[i];
         table->first[i] = at;
         for (uint32_t k = l->n_lines ? l->n_lines : 1; k-- > 0;)
-            table->ids[at++] =
-                model_intern(table->names, on_one_line(arena, frame_name(arena, p, l, k)));
+            table->ids[at++] = model_intern(
+                table->names, frame_name_on_one_line(arena, frame_name(arena, p, l, k)));
     }
     table->first[p->n_locations] = at;
 }

@@ -5,7 +5,7 @@
 #include "codec/journal.h"
 #include "model/builder.h"
 
-// Frames of allocation functions between the program and us, as google/pprof drops them.
+// Allocation functions between the program and kiln's hooks. google/pprof drops the same frames.
 static const char drop_frames[] =
     "malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|(__)?posix_memalign|valloc|pvalloc|"
     "operator new(\\[\\])?(\\(.*\\))?|_Zn[wa]m.*|"
@@ -22,13 +22,15 @@ struct reader {
     const struct heap_head *head;
     const struct codec_heap_process *process;
     struct model_builder b;
-    size_t budget; // bytes of stacks that there can be: no record is named twice
+    size_t budget; // remaining bytes of stack records; stops an index that names records repeatedly
     uint32_t n_modules;
-    uint32_t mapping[HEAP_MODULES]; // + 1; 0: not used yet
+    uint32_t mapping[HEAP_MODULES]; // mapping index + 1; 0 means not built yet
 };
 
-// The record, if at least bytes of it lie in its block; *left: how many there are.
-static const void *record_at(const struct reader *r, uint32_t number, size_t bytes, size_t *left)
+// Returns the record with this number if at least bytes of it are in its block. Sets *left to the
+// bytes from there to the end of the block.
+static const void *heap_record_at(const struct reader *r, uint32_t number, size_t bytes,
+                                  size_t *left)
 {
     size_t block = (number >> HEAP_PLACES) + 1;
     size_t at = (size_t)(number & ((1u << HEAP_PLACES) - 1)) * 8;
@@ -44,14 +46,14 @@ static const struct module_record *module_at(const struct reader *r, uint32_t mo
     if (module >= r->n_modules)
         return NULL;
     const struct module_record *m =
-        record_at(r, atomic_load(&r->head->modules[module]), sizeof *m, &left);
+        heap_record_at(r, atomic_load(&r->head->modules[module]), sizeof *m, &left);
     if (!m)
         return NULL;
     left -= sizeof *m;
     return m->n_path <= left && m->n_build_id <= left - m->n_path && m->start < m->end ? m : NULL;
 }
 
-static uint32_t mapping_of(struct reader *r, uint32_t module)
+static uint32_t heap_mapping_of(struct reader *r, uint32_t module)
 {
     const struct module_record *m = module_at(r, module);
     if (!m)
@@ -70,8 +72,9 @@ static uint32_t mapping_of(struct reader *r, uint32_t module)
     return r->mapping[module] - 1;
 }
 
-// Nobody has looked: what is loaded where something else was came later.
-static uint32_t find_module(const struct reader *r, uint64_t pc)
+// Finds the module of a pc that the process did not resolve. Searches the newest module first
+// because it may reuse the addresses of an unloaded one.
+static uint32_t heap_find_module(const struct reader *r, uint64_t pc)
 {
     for (uint32_t i = r->n_modules; i-- > 0;) {
         const struct module_record *m = module_at(r, i);
@@ -81,33 +84,34 @@ static uint32_t find_module(const struct reader *r, uint64_t pc)
     return HEAP_NO_MODULE;
 }
 
-static int64_t objects(int64_t parts)
+static int64_t objects_from_parts(int64_t parts)
 {
     int64_t rest = parts % HEAP_OBJECT;
     return parts / HEAP_OBJECT + (rest >= HEAP_OBJECT / 2) - (rest <= -HEAP_OBJECT / 2);
 }
 
-static void add_stack(struct reader *r, uint32_t number)
+static void heap_add_stack(struct reader *r, uint32_t number)
 {
     uint32_t frames[HEAP_MAX_FRAMES + 1];
     size_t left, n = 0;
-    const struct heap_stack *s = record_at(r, number, sizeof *s, &left);
+    const struct heap_stack *s = heap_record_at(r, number, sizeof *s, &left);
     if (!s || s->n > HEAP_MAX_FRAMES || s->n * (size_t)10 > left - sizeof *s ||
         r->budget < sizeof *s + s->n * (size_t)10)
         return;
     r->budget -= sizeof *s + s->n * (size_t)10;
-    // The end of life is looked at first: it is counted last.
+    // Read the live counters first: the writer updates them last.
     int64_t live_objects = atomic_load(&s->live_objects), live_bytes = atomic_load(&s->live_bytes);
-    int64_t values[4] = {objects((int64_t)atomic_load(&s->alloc_objects)),
-                         (int64_t)atomic_load(&s->alloc_bytes), objects(live_objects), live_bytes};
+    int64_t values[4] = {objects_from_parts((int64_t)atomic_load(&s->alloc_objects)),
+                         (int64_t)atomic_load(&s->alloc_bytes), objects_from_parts(live_objects),
+                         live_bytes};
     if (!(values[0] | values[1] | values[2] | values[3]))
         return;
     const _Atomic uint16_t *modules = (const _Atomic uint16_t *)(s->pcs + s->n);
     for (uint16_t i = 0; i < s->n; i++) {
         uint32_t module = atomic_load(&modules[i]);
         if (module == HEAP_UNRESOLVED)
-            module = find_module(r, s->pcs[i]);
-        frames[n++] = model_build_location(&r->b, mapping_of(r, module), s->pcs[i], NULL, 0);
+            module = heap_find_module(r, s->pcs[i]);
+        frames[n++] = model_build_location(&r->b, heap_mapping_of(r, module), s->pcs[i], NULL, 0);
     }
     if (s->n == 0)
         frames[n++] = model_build_named_location(&r->b, STR("[stacks not kept]"));
@@ -120,7 +124,7 @@ static void add_stack(struct reader *r, uint32_t number)
     model_build_sample(&r->b, frames, n, values);
 }
 
-static void read_totals(const struct heap_head *head, struct codec_heap_totals *t)
+static void heap_read_totals(const struct heap_head *head, struct codec_heap_totals *t)
 {
     *t = (struct codec_heap_totals){
         .samples = atomic_load(&head->samples),
@@ -134,7 +138,7 @@ static void read_totals(const struct heap_head *head, struct codec_heap_totals *
     };
 }
 
-static void add_comments(struct reader *r, const struct codec_heap_totals *t)
+static void heap_add_comments(struct reader *r, const struct codec_heap_totals *t)
 {
     char text[300];
     int n = snprintf(text, sizeof text, "kiln: heap: %llu samples, %lld bytes in use at the most",
@@ -150,7 +154,7 @@ static void add_comments(struct reader *r, const struct codec_heap_totals *t)
     model_build_comment(&r->b, (struct str){text, (size_t)n});
 }
 
-static struct model_profile *read_image(struct reader *r, struct codec_heap_totals *totals)
+static struct model_profile *heap_read_image(struct reader *r, struct codec_heap_totals *totals)
 {
     model_build(&r->b, r->arena);
     model_build_type(&r->b, STR("alloc_objects"), STR("count"));
@@ -166,15 +170,15 @@ static struct model_profile *read_image(struct reader *r, struct codec_heap_tota
     p->time_nanos = r->head->time_nanos;
     uint32_t n = atomic_load(&r->head->n_modules);
     r->n_modules = n < HEAP_MODULES ? n : HEAP_MODULES;
-    // The program itself comes first.
-    mapping_of(r, 0);
+    // The main program becomes the first mapping.
+    heap_mapping_of(r, 0);
     for (uint32_t i = 0; i < HEAP_INDEX; i++) {
         uint32_t number = atomic_load(&r->head->index[i]);
         if (number)
-            add_stack(r, number);
+            heap_add_stack(r, number);
     }
-    read_totals(r->head, totals);
-    add_comments(r, totals);
+    heap_read_totals(r->head, totals);
+    heap_add_comments(r, totals);
     return p;
 }
 
@@ -200,7 +204,7 @@ struct model_profile *codec_read_heap(struct arena *arena, const void *const *bl
                          .head = head,
                          .process = process,
                          .budget = n * HEAP_BLOCK};
-    struct model_profile *p = read_image(r, totals ? totals : &unwanted);
+    struct model_profile *p = heap_read_image(r, totals ? totals : &unwanted);
     arena_try_end(arena);
     return p;
 }

@@ -18,12 +18,12 @@
 //     MAPPED_LIBRARIES:
 //     <lines of /proc/self/maps>
 //
-// Threads may have names, which become labels. What a stack is worth is what its t* line says:
-// threads share that as their own lines tell.
+// Thread names become labels. The t* line of a stack has its total; the lines of the threads only
+// decide how it is divided among them.
 //
-// The stacks begin inside of the allocator, in the function that records them. Those frames are
-// left out, so that the leaf is who asked for memory: here if they are in jemalloc's library, by
-// their names (drop_frames) where it is linked statically.
+// Stacks begin inside the allocator, in the function that records them. These frames are removed so
+// that the leaf is the caller that allocated. If jemalloc is a shared library, this reader removes
+// them by address. If it is linked statically, drop_frames removes them by name.
 enum { OBJECTS, BYTES, ACC_OBJECTS, ACC_BYTES, N_COUNTS };
 
 static const char drop_frames[] =
@@ -36,9 +36,9 @@ static const char drop_frames[] =
 
 enum { LIBRARY_PARTS = 4, RECENT = 8192 };
 
-// What one thread, or all of one name, contributes to a stack.
+// What one thread, or all threads with one name, contribute to a stack.
 struct share {
-    uint32_t name; // 0: none
+    uint32_t name; // string id; 0: no name
     int64_t counts[N_COUNTS], values[N_COUNTS];
 };
 
@@ -48,23 +48,23 @@ struct reader {
     struct model_builder b;
     double interval;
     bool has_accumulated;
-    // The stack that is being read: its counts are those of t*, or the sum of its threads.
+    // The stack being read. Its counts come from its t* line, or are the sum of its threads.
     bool in_stack, has_total;
     uint32_t *frames;
     size_t n_frames, cap_frames;
-    // RECENT locations of addresses met lately, by their last bits: location + 1.
+    // Cache of RECENT locations, indexed by a hash of the address. Holds location + 1.
     struct recent {
         uint64_t address;
         uint32_t location;
     } * recent;
     struct {
         uint64_t start, limit;
-    } library[LIBRARY_PARTS]; // jemalloc's own code
+    } library[LIBRARY_PARTS]; // address ranges of jemalloc's code
     unsigned n_library;
     int64_t total[N_COUNTS], threads[N_COUNTS];
-    struct share *shares; // of the stack
+    struct share *shares; // of the current stack
     size_t n_shares, cap_shares;
-    // Threads that have a name: the list before the stacks tells.
+    // Threads that have a name, from the thread list before the stacks.
     struct named_thread {
         uint64_t id;
         uint32_t name;
@@ -80,7 +80,7 @@ static int bad_line(struct reader *r, const struct scan_lines *lines, const char
 }
 
 // `<objects>: <bytes> [<objects>: <bytes>]`
-static bool scan_counts(struct scan *s, int64_t counts[N_COUNTS])
+static bool jemalloc_scan_counts(struct scan *s, int64_t counts[N_COUNTS])
 {
     static const char after[N_COUNTS] = {':', '[', ':', ']'};
     for (int i = 0; i < N_COUNTS; i++) {
@@ -94,8 +94,8 @@ static bool scan_counts(struct scan *s, int64_t counts[N_COUNTS])
     return true;
 }
 
-// A dump holds what was sampled. A block of size S is sampled with the probability
-// 1 - exp(-S/interval), so the sum of such blocks is divided by it.
+// Scales sampled counts to estimates. A block of size S is sampled with probability 1 -
+// exp(-S/interval), so its counts are divided by that probability.
 static bool unsample(const struct reader *r, const int64_t sampled[2], int64_t scaled[2])
 {
     scaled[0] = sampled[0];
@@ -108,14 +108,14 @@ static bool unsample(const struct reader *r, const int64_t sampled[2], int64_t s
            scan_round((double)sampled[1] / probability, &scaled[1]);
 }
 
-// From what a line counts to values in the order of a profile's types: accumulated ones first.
+// Converts the counts of a line to values in the order of the profile's types: accumulated first.
 static bool scale_counts(const struct reader *r, const int64_t counts[N_COUNTS],
                          int64_t values[N_COUNTS])
 {
     return unsample(r, counts, values + 2) && unsample(r, counts + ACC_OBJECTS, values);
 }
 
-static void add_sample(struct reader *r, uint32_t thread, const int64_t values[N_COUNTS])
+static void jemalloc_add_sample(struct reader *r, uint32_t thread, const int64_t values[N_COUNTS])
 {
     if (!(values[0] | values[1] | values[2] | values[3]))
         return;
@@ -124,23 +124,24 @@ static void add_sample(struct reader *r, uint32_t thread, const int64_t values[N
     model_build_sample(&r->b, r->frames, r->n_frames, values + (r->has_accumulated ? 0 : 2));
 }
 
-// Those without a name come last.
-static int by_name(const void *a, const void *b)
+// Shares without a name sort last.
+static int compare_share_names(const void *a, const void *b)
 {
     uint32_t x = ((const struct share *)a)->name - 1, y = ((const struct share *)b)->name - 1;
     return (x > y) - (x < y);
 }
 
-// Divides values among the threads in the proportions that their lines have, without a remainder.
-static void add_shares(struct reader *r, const int64_t values[N_COUNTS])
+// Divides values among the threads in proportion to their lines. The parts add up to values
+// exactly. Threads without a name share one sample.
+static void jemalloc_add_shares(struct reader *r, const int64_t values[N_COUNTS])
 {
     double sum[N_COUNTS] = {0}, upto[N_COUNTS] = {0};
     int64_t given[N_COUNTS] = {0}, part[N_COUNTS];
-    qsort(r->shares, r->n_shares, sizeof *r->shares, by_name);
+    qsort(r->shares, r->n_shares, sizeof *r->shares, compare_share_names);
     for (size_t i = 0; i < r->n_shares; i++) {
         struct share *share = &r->shares[i];
         if (!scale_counts(r, share->counts, share->values))
-            memset(share->values, 0, sizeof share->values); // what t* says is right
+            memset(share->values, 0, sizeof share->values); // t* still has the total
         for (int k = 0; k < N_COUNTS; k++)
             sum[k] += (double)share->values[k];
     }
@@ -156,14 +157,14 @@ static void add_shares(struct reader *r, const int64_t values[N_COUNTS])
             part[k] = to - given[k];
             given[k] = to;
         }
-        add_sample(r, name, part);
+        jemalloc_add_sample(r, name, part);
     }
     for (int k = 0; k < N_COUNTS; k++)
         part[k] = values[k] - given[k];
-    add_sample(r, 0, part);
+    jemalloc_add_sample(r, 0, part);
 }
 
-static int end_stack(struct reader *r, const struct scan_lines *lines)
+static int jemalloc_end_stack(struct reader *r, const struct scan_lines *lines)
 {
     if (!r->in_stack)
         return 0;
@@ -176,13 +177,13 @@ static int end_stack(struct reader *r, const struct scan_lines *lines)
     for (size_t i = 0; i < r->n_shares; i++)
         named |= r->shares[i].name != 0;
     if (named)
-        add_shares(r, values);
+        jemalloc_add_shares(r, values);
     else
-        add_sample(r, 0, values);
+        jemalloc_add_sample(r, 0, values);
     return 0;
 }
 
-static void begin_stack(struct reader *r)
+static void jemalloc_begin_stack(struct reader *r)
 {
     r->in_stack = true;
     r->has_total = false;
@@ -191,7 +192,7 @@ static void begin_stack(struct reader *r)
     memset(r->threads, 0, sizeof r->threads);
 }
 
-static bool in_library(const struct reader *r, uint64_t address)
+static bool is_in_jemalloc_library(const struct reader *r, uint64_t address)
 {
     for (unsigned i = 0; i < r->n_library; i++)
         if (address > r->library[i].start && address <= r->library[i].limit)
@@ -199,8 +200,9 @@ static bool in_library(const struct reader *r, uint64_t address)
     return false;
 }
 
-// Return addresses: one less lies in the call. Nothing returns to 0.
-static uint32_t locate(struct reader *r, uint64_t address)
+// Returns the location of a return address. Subtracts one so that the address lies inside the call.
+// Address 0 is kept: nothing returns to it.
+static uint32_t jemalloc_location_of(struct reader *r, uint64_t address)
 {
     size_t at = (address ^ address >> 13) % RECENT;
     if (r->recent[at].location == 0 || r->recent[at].address != address) {
@@ -211,17 +213,17 @@ static uint32_t locate(struct reader *r, uint64_t address)
     return r->recent[at].location - 1;
 }
 
-static void add_frame(struct reader *r, uint64_t address)
+static void jemalloc_add_frame(struct reader *r, uint64_t address)
 {
     if (r->n_frames == r->cap_frames)
         r->frames = arena_push(r->arena, r->frames, r->n_frames, &r->cap_frames, sizeof *r->frames);
-    r->frames[r->n_frames++] = locate(r, address);
+    r->frames[r->n_frames++] = jemalloc_location_of(r, address);
 }
 
-// 0xHEX. This is most of a dump, so digits are looked at once.
-static bool take_address(struct scan *s, uint64_t *address)
+// Scans 0xHEX. Most of a dump consists of addresses, so this reads each digit once.
+static bool scan_hex_address(struct scan *s, uint64_t *address)
 {
-    // The digit + 1. A table, since what digits come is random: branches would be mispredicted.
+    // digit value + 1. A table avoids branches, which would be mispredicted for random digits.
     static const uint8_t digits[256] = {
         ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
         ['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
@@ -242,26 +244,26 @@ static bool take_address(struct scan *s, uint64_t *address)
 
 static int read_stack_line(struct reader *r, struct scan_lines *lines, struct str line)
 {
-    if (end_stack(r, lines))
+    if (jemalloc_end_stack(r, lines))
         return -1;
-    begin_stack(r);
+    jemalloc_begin_stack(r);
     struct scan s = scan_from(line, 1);
     uint64_t inside = 0;
     while (scan_run(&s, scan_is_space).n && s.at < s.end) {
         uint64_t address;
-        if (!take_address(&s, &address))
+        if (!scan_hex_address(&s, &address))
             return bad_line(r, lines, "`@ 0xaddress ...`");
-        if (r->n_frames == 0 && in_library(r, address))
+        if (r->n_frames == 0 && is_in_jemalloc_library(r, address))
             inside = address;
         else
-            add_frame(r, address);
+            jemalloc_add_frame(r, address);
     }
     if (r->n_frames == 0 && inside)
-        add_frame(r, inside); // its own memory
+        jemalloc_add_frame(r, inside); // all frames are jemalloc's: it allocated for itself
     return s.at == s.end ? 0 : bad_line(r, lines, "`@ 0xaddress ...`");
 }
 
-static uint32_t find_name(const struct reader *r, uint64_t id)
+static uint32_t find_thread_name(const struct reader *r, uint64_t id)
 {
     for (struct hash_probe at = hash_find(&r->by_id, hash_mix(id, 0)); hash_hit(&r->by_id, &at);
          hash_next(&r->by_id, &at))
@@ -270,17 +272,17 @@ static uint32_t find_name(const struct reader *r, uint64_t id)
     return 0;
 }
 
-static void add_name(struct reader *r, uint64_t id, uint32_t name)
+static void add_thread_name(struct reader *r, uint64_t id, uint32_t name)
 {
-    if (!name || find_name(r, id) || r->n_named == MODEL_NONE)
+    if (!name || find_thread_name(r, id) || r->n_named == MODEL_NONE)
         return;
     r->named = arena_push(r->arena, r->named, r->n_named, &r->cap_named, sizeof *r->named);
     hash_add(&r->by_id, r->arena, hash_mix(id, 0), (uint32_t)r->n_named);
     r->named[r->n_named++] = (struct named_thread){id, name};
 }
 
-static int add_share(struct reader *r, const struct scan_lines *lines,
-                     const int64_t counts[N_COUNTS], uint32_t name)
+static int jemalloc_add_share(struct reader *r, const struct scan_lines *lines,
+                              const int64_t counts[N_COUNTS], uint32_t name)
 {
     struct share share = {.name = name};
     for (int i = 0; i < N_COUNTS; i++)
@@ -292,7 +294,8 @@ static int add_share(struct reader *r, const struct scan_lines *lines,
     return 0;
 }
 
-// `t*: counts` or `t<uid>: counts name`. Before the first stack they sum up the dump.
+// `t*: counts` or `t<uid>: counts name`. Before the first stack, these lines are totals of the
+// whole dump.
 static int read_counts_line(struct reader *r, struct scan_lines *lines, struct str line)
 {
     const char *expected = "`t*: objects: bytes [objects: bytes]`";
@@ -302,14 +305,14 @@ static int read_counts_line(struct reader *r, struct scan_lines *lines, struct s
     if (!is_total && !str_to_u64(scan_run(&s, scan_is_digit), 10, &id))
         return bad_line(r, lines, expected);
     int64_t counts[N_COUNTS];
-    if (!scan_char(&s, ':') || !scan_counts(&s, counts))
+    if (!scan_char(&s, ':') || !jemalloc_scan_counts(&s, counts))
         return bad_line(r, lines, expected);
     if (!is_total) {
         struct str text = str_trim((struct str){s.at, (size_t)(s.end - s.at)});
-        uint32_t name = text.n ? model_intern(r->b.p->strings, text) : find_name(r, id);
+        uint32_t name = text.n ? model_intern(r->b.p->strings, text) : find_thread_name(r, id);
         if (r->in_stack)
-            return add_share(r, lines, counts, name);
-        add_name(r, id, name);
+            return jemalloc_add_share(r, lines, counts, name);
+        add_thread_name(r, id, name);
     } else if (r->in_stack) {
         if (r->has_total)
             return bad_line(r, lines, "one `t*:` line a stack");
@@ -319,9 +322,9 @@ static int read_counts_line(struct reader *r, struct scan_lines *lines, struct s
     return 0;
 }
 
-// The text behind the first line that begins with mark; empty if there is none. Lines between are
-// not looked at one by one: they are most of the dump.
-static struct str after_mark(struct str text, struct str mark)
+// Returns the text from the first line that begins with mark, or an empty string. Does not visit
+// the lines before it one by one, because they are most of the dump.
+static struct str text_from_mark(struct str text, struct str mark)
 {
     const char *end = text.p + text.n;
     for (const char *at = text.p; (at = memmem(at, (size_t)(end - at), mark.p, mark.n)); at++) {
@@ -334,12 +337,12 @@ static struct str after_mark(struct str text, struct str mark)
     return (struct str){end, 0};
 }
 
-// Whether any stack has accumulated counts: that decides which types the profile has, so it
-// is asked before the stacks are read. They are in the first brackets of a line.
+// Whether any stack has accumulated counts. They decide which types the profile has, so this runs
+// before the stacks are read. They are in the first brackets of a line.
 static bool has_accumulated(struct str text)
 {
-    text = after_mark(text, STR("@"));
-    const char *at = text.p, *end = text.p + text.n - after_mark(text, STR(MAP_MARK)).n;
+    text = text_from_mark(text, STR("@"));
+    const char *at = text.p, *end = text.p + text.n - text_from_mark(text, STR(MAP_MARK)).n;
     while (at < end && (at = memchr(at, '[', (size_t)(end - at)))) {
         for (; at < end && *at != ']' && *at != '\n'; at++)
             if (*at >= '1' && *at <= '9')
@@ -351,10 +354,11 @@ static bool has_accumulated(struct str text)
     return false;
 }
 
-// Where jemalloc's library is: behind the stacks, so it is looked for before they are read.
-static void find_library(struct reader *r, struct str text)
+// Finds the address ranges of jemalloc's library. The memory map follows the stacks but is needed
+// to read them.
+static void find_jemalloc_library(struct reader *r, struct str text)
 {
-    struct scan_lines lines = {.rest = after_mark(text, STR(MAP_MARK))};
+    struct scan_lines lines = {.rest = text_from_mark(text, STR(MAP_MARK))};
     struct maps_entry entry;
     while (scan_next(&lines) && r->n_library < LIBRARY_PARTS) {
         uint64_t start, limit;
@@ -367,9 +371,9 @@ static void find_library(struct reader *r, struct str text)
     }
 }
 
-// The executable mappings as they are: the dump is of a live process, nothing was split or
-// misreported that would need mending.
-static void read_map(struct reader *r, struct scan_lines *lines)
+// Reads the executable mappings as they are. The dump comes from a live process, so no mapping was
+// split or misreported (compare maps_massage).
+static void jemalloc_read_map(struct reader *r, struct scan_lines *lines)
 {
     struct model_profile *p = r->b.p;
     while (scan_next(lines)) {
@@ -380,7 +384,7 @@ static void read_map(struct reader *r, struct scan_lines *lines)
             !maps_parse(lines->line, &entry))
             continue;
         if (entry.file.n) {
-            // A path may have blanks in it.
+            // A path may contain blanks.
             const char *end = lines->line.p + lines->line.n;
             struct str file = str_trim((struct str){entry.file.p, (size_t)(end - entry.file.p)});
             mapping.file = model_intern(p->strings, file);
@@ -393,7 +397,7 @@ static void read_map(struct reader *r, struct scan_lines *lines)
         p->locations[i].mapping = maps_find(index, p->locations[i].address);
 }
 
-static void add_types(struct reader *r)
+static void jemalloc_add_types(struct reader *r)
 {
     struct model_builder *b = &r->b;
     if (r->has_accumulated) {
@@ -409,7 +413,7 @@ static void add_types(struct reader *r)
     };
 }
 
-static struct model_profile *read_dump(struct reader *r, struct scan_lines *lines)
+static struct model_profile *jemalloc_read_dump(struct reader *r, struct scan_lines *lines)
 {
     scan_next(lines);
     struct scan s = scan_from(lines->line, 0);
@@ -423,8 +427,8 @@ static struct model_profile *read_dump(struct reader *r, struct scan_lines *line
     r->recent = arena_array(r->arena, RECENT, sizeof *r->recent);
     r->interval = (double)interval;
     r->has_accumulated = has_accumulated(lines->rest);
-    find_library(r, lines->rest);
-    add_types(r);
+    find_jemalloc_library(r, lines->rest);
+    jemalloc_add_types(r);
     r->b.p->period = interval;
     r->b.p->drop_frames = model_build_string(&r->b, STR(drop_frames));
     bool has_map = false;
@@ -442,9 +446,9 @@ static struct model_profile *read_dump(struct reader *r, struct scan_lines *line
         if (result)
             return NULL;
     }
-    if (end_stack(r, lines))
+    if (jemalloc_end_stack(r, lines))
         return NULL;
-    read_map(r, lines);
+    jemalloc_read_map(r, lines);
     return r->b.p;
 }
 
@@ -458,7 +462,7 @@ struct model_profile *codec_read_jemalloc(struct arena *arena, const uint8_t *da
     }
     struct reader r = {.arena = arena, .e = e};
     struct scan_lines lines = {.rest = n ? (struct str){(const char *)data, n} : STR("")};
-    struct model_profile *p = read_dump(&r, &lines);
+    struct model_profile *p = jemalloc_read_dump(&r, &lines);
     arena_try_end(arena);
     return p;
 }

@@ -1,14 +1,14 @@
-// What a profiled process leaves to `kiln run`, however it dies: samples in memory that both
-// share, written by the process (agent/journal.c) and read by the command when it is dead, or
-// while it lives.
+// The journal keeps the samples of a profiled process for `kiln run`, however the process dies. It
+// is memory shared by both: the process writes it (agent/journal.c), and the command reads it after
+// the process died or while it runs.
 //
-// The memory is one file without a name. It begins with a struct journal_file; the processes that
-// are profiled have a part each, JOURNAL_PART bytes long and mostly not there. A part is a
-// struct journal_part and then blocks, one after the other up to its `used`: rings of samples that
-// nobody has collected yet (struct ring), and records of what was collected. Whoever writes adds
-// first and counts afterwards, so a part makes sense whenever its process stops.
+// The memory is one unlinked file. It begins with a struct journal_file. Each profiled process has
+// one part of JOURNAL_PART bytes, which is mostly sparse. A part is a struct journal_part followed
+// by blocks up to its `used`. Blocks hold rings of samples that were not collected yet (struct
+// ring) and records of collected samples. The writer first writes data and then updates the
+// counters, so a part is consistent whenever its process stops.
 //
-// The reader trusts nothing in a part: it was written by a process that may have gone wrong.
+// The reader trusts nothing in a part, because a corrupted process may have written it.
 #pragma once
 
 #include <stdatomic.h>
@@ -24,20 +24,20 @@ enum {
     JOURNAL_VERSION = 3,
     JOURNAL_PARTS = 4096,
     JOURNAL_NOTES = 32,
-    JOURNAL_FILE_SIZE = 1 << 20, // where the first part begins
+    JOURNAL_FILE_SIZE = 1 << 20, // offset of the first part
     JOURNAL_PART = 512 << 20,
-    JOURNAL_BLOCK = 64 << 10,              // of records
+    JOURNAL_BLOCK = 64 << 10,              // size of a block of records
     JOURNAL_STACK_MAX = CAPTURE_MAX_DEPTH, // frames
     JOURNAL_NAME = 64,
 };
 
-// Something that the user should know and that only the process saw.
+// Events that the user should know about and that only the process can see.
 enum journal_note_kind {
-    JOURNAL_NOTE_STATIC = 1,  // it became a statically linked program
-    JOURNAL_NOTE_SETUID,      // or one with more rights than it has
-    JOURNAL_NOTE_FOREIGN,     // or one of another architecture or C library
-    JOURNAL_NOTE_ENVIRONMENT, // or one with an environment that lacks ours
-    JOURNAL_NOTE_FAILED,      // the profiler could not start: text says why
+    JOURNAL_NOTE_STATIC = 1,  // exec of a statically linked program
+    JOURNAL_NOTE_SETUID,      // exec of a program that gains privileges
+    JOURNAL_NOTE_FOREIGN,     // exec of a program for another architecture or C library
+    JOURNAL_NOTE_ENVIRONMENT, // exec with an environment that lacks kiln's variables
+    JOURNAL_NOTE_FAILED,      // the profiler could not start; text says why
 };
 
 struct journal_note {
@@ -49,16 +49,18 @@ struct journal_note {
 struct journal_file {
     uint64_t magic;
     uint32_t version;
-    uint32_t n_parts;  // up to JOURNAL_PARTS
-    uint64_t token[2]; // as the process was told; another file is not for it
-    // How many processes found no part free; how many notes were wanted, kept or not.
+    uint32_t n_parts;  // at most JOURNAL_PARTS
+    uint64_t token[2]; // must equal the token in the process's environment; else the file is not
+                       // its journal
+    // refused: processes that found no free part. n_notes: notes requested, including dropped ones.
     _Atomic uint32_t refused, n_notes;
     struct journal_note notes[JOURNAL_NOTES];
-    // Whose each part is: the process id, and above it the low half of its start time. 0: nobody's.
+    // The owner of each part: process id in the low half, low half of its start time above. 0:
+    // free.
     _Atomic uint64_t owner[JOURNAL_PARTS];
 };
 
-// As struct capture_counts; in ticks unless it says otherwise.
+// Counters of struct capture_counts. The unit is ticks unless noted.
 struct journal_counts {
     uint64_t ticks, samples, ring_full, no_snapshot, blocked, unticked, truncated /* stacks */,
         threads, no_slot /* threads */;
@@ -69,51 +71,52 @@ struct journal_part {
     uint32_t version;
     uint32_t pid;
     uint32_t hz;
-    uint32_t follow; // it is one of several
+    uint32_t follow; // the run follows several processes: label samples with theirs
     int64_t time_nanos;
     _Atomic uint64_t duration_nanos;
-    _Atomic uint64_t used;      // bytes from the part's beginning
-    _Atomic uint64_t collected; // stacks
-    // Ticks, and their nanoseconds, for whose stacks there was no room.
+    _Atomic uint64_t used;      // offset from the beginning of the part
+    _Atomic uint64_t collected; // number of stacks
+    // Ticks, and their nanoseconds, whose stacks did not fit.
     _Atomic uint64_t dropped, dropped_nanos;
-    _Atomic uint64_t own_nanos;   // CPU time of kiln's own threads, as of the last drain
-    struct journal_counts counts; // likewise
+    _Atomic uint64_t own_nanos;   // CPU time of kiln's own threads as of the last drain
+    struct journal_counts counts; // as of the last drain
     char program[JOURNAL_NAME];
 };
 
-// JOURNAL_HEAP: a block of the image of heap sampling (capture/heap_image.h), the head first.
+// JOURNAL_HEAP holds one block of the heap sampling image (capture/heap_image.h), its head first.
 enum journal_block_kind { JOURNAL_FILLER, JOURNAL_RING, JOURNAL_RECORDS, JOURNAL_HEAP };
 
-// In front of each block; its contents are aligned to 64 bytes.
+// Header of each block. The contents are aligned to 64 bytes.
 struct journal_block {
     uint32_t kind;
-    uint32_t size;         // with this
-    _Atomic uint32_t used; // of records: bytes from the block's beginning
+    uint32_t size;         // includes this header
+    _Atomic uint32_t used; // of JOURNAL_RECORDS: offset of the end of the records in the block
     uint32_t unused[13];
 };
 
 enum journal_record_kind { JOURNAL_MODULE = 1, JOURNAL_LABELS, JOURNAL_THREAD, JOURNAL_STACK };
 
-// Records begin with their kind and their size, which is a multiple of eight.
+// Header of each record. size includes it and is a multiple of eight.
 struct journal_record {
     uint32_t kind, size;
 };
 
-// Numbered from 0 as they come.
+// Modules are numbered from 0 in the order of their records.
 struct journal_module {
     struct journal_record head;
     struct module_record module;
 };
 
-// The labels of a set: for each two lengths (uint32_t) and the bytes of key and value, all of it
-// padded to eight bytes.
+// The labels of a set. Each label is two uint32_t lengths and the bytes of key and value. The
+// record is padded to eight bytes.
 struct journal_labels {
     struct journal_record head;
     uint32_t set, n;
     uint32_t data[];
 };
 
-// A thread is known by its serial number: the kernel's come again. The name is the last it had.
+// Threads are identified by serial number, because the kernel reuses thread ids. name is the latest
+// one.
 struct journal_thread {
     struct journal_record head;
     uint32_t serial, tid;
@@ -124,23 +127,25 @@ enum { JOURNAL_NO_MODULE = UINT16_MAX };
 
 struct journal_stack {
     struct journal_record head;
-    _Atomic uint64_t ticks, nanos, squares; // squares: of capture_squares
-    uint32_t thread, label;                 // thread: its serial number
+    _Atomic uint64_t ticks, nanos, squares; // squares: see capture_squares
+    uint32_t thread, label;                 // thread is a serial number
     uint64_t ids[3];                        // struct capture_ids; all zero: none
     uint8_t kind;                           // enum capture_kind
     uint8_t truncated;
     uint16_t n;
     uint32_t unused;
-    uint64_t pcs[]; // then as many uint16_t: the modules that they are in
+    uint64_t pcs[]; // followed by n uint16_t: the module of each pc
 };
 
-// CPU time of a process that no sample covers, as a profile to be merged with the others: the
-// loader ran before libkiln, or the process ended by a bare system call.
+// Returns a profile of the CPU time that no sample covers, for merging with the others. Samples are
+// missing while the loader runs before libkiln, or if the process ends with a raw system call. like
+// provides period, time and duration. The profile lives in arena.
 struct model_profile *codec_journal_rest(struct arena *arena, const struct model_profile *like,
                                          int64_t nanos);
 
-// The profile of the part whose first n bytes are at data: a copy, since the process may still be
-// writing. rings: with the samples that were not collected yet, which a process that lives may
-// be collecting right now. *n_rings (may be NULL) is how many those are. NULL with e filled.
+// Reads the part whose first n bytes are at data. data must be a copy, because the process may
+// still be writing. rings: include the samples that were not collected yet; a live process may be
+// collecting them at the same time. Sets *n_rings (may be NULL) to their number. Returns NULL with
+// e filled on failure.
 struct model_profile *codec_read_journal(struct arena *arena, const uint8_t *data, size_t n,
                                          bool rings, uint64_t *n_rings, struct err *e);

@@ -11,7 +11,7 @@ struct module {
     struct str path;
     const uint8_t *build_id;
     uint32_t n_build_id;
-    uint32_t mapping; // + 1; 0: not used yet
+    uint32_t mapping; // mapping index + 1; 0 means not built yet
 };
 
 struct thread {
@@ -43,11 +43,12 @@ struct reader {
 
 struct block {
     uint32_t kind;
-    const uint8_t *p; // after its head
-    size_t n;         // of what is used
+    const uint8_t *p; // follows the header
+    size_t n;         // bytes used
 };
 
-// The block at *at, and *at behind it; false when there is none, or none that makes sense.
+// Reads the block at *at and moves *at past it. Returns false at the end or if the block is
+// invalid.
 static bool next_block(const struct reader *r, size_t *at, struct block *block)
 {
     struct journal_block head;
@@ -69,7 +70,7 @@ static size_t first_block(void)
     return (sizeof(struct journal_part) + 63) & ~(size_t)63;
 }
 
-// The record at the front of the block, and the block without it.
+// Takes the first record off the block.
 static bool next_record(struct block *block, struct journal_record *head, const uint8_t **record)
 {
     if (block->n < sizeof *head)
@@ -85,7 +86,7 @@ static bool next_record(struct block *block, struct journal_record *head, const 
 
 // --- modules and labels ---
 
-static void add_module(struct reader *r, const uint8_t *record, size_t size)
+static void journal_add_module(struct reader *r, const uint8_t *record, size_t size)
 {
     struct journal_module read;
     struct module module = {0};
@@ -93,7 +94,7 @@ static void add_module(struct reader *r, const uint8_t *record, size_t size)
     memcpy(&read, record, size < sizeof read ? size : sizeof read);
     const struct module_record *m = &read.module;
     size_t room = size > sizeof read ? size - sizeof read : 0;
-    // One that makes no sense keeps its number: the stacks count on it.
+    // An invalid module keeps its number, because stacks refer to modules by number.
     if (m->n_path <= room && m->n_build_id <= room - m->n_path && m->start < m->end) {
         module.start = m->start;
         module.end = m->end;
@@ -107,7 +108,7 @@ static void add_module(struct reader *r, const uint8_t *record, size_t size)
     r->modules[r->n_modules++] = module;
 }
 
-static void add_labels(struct reader *r, const uint8_t *record, size_t size)
+static void journal_add_labels(struct reader *r, const uint8_t *record, size_t size)
 {
     struct journal_labels head;
     if (size < sizeof head)
@@ -118,12 +119,12 @@ static void add_labels(struct reader *r, const uint8_t *record, size_t size)
         (struct labels){head.set, head.n, record + sizeof head, record + size};
 }
 
-static struct str text_of(const char *p, size_t n)
+static struct str fixed_size_text(const char *p, size_t n)
 {
     return (struct str){p, strnlen(p, n)};
 }
 
-static void add_thread(struct reader *r, const uint8_t *record, size_t size)
+static void journal_add_thread(struct reader *r, const uint8_t *record, size_t size)
 {
     struct journal_thread t;
     if (size < sizeof t)
@@ -132,7 +133,8 @@ static void add_thread(struct reader *r, const uint8_t *record, size_t size)
     const char *name = (const char *)record + offsetof(struct journal_thread, name);
     r->threads =
         arena_push(r->arena, r->threads, r->n_threads, &r->cap_threads, sizeof *r->threads);
-    r->threads[r->n_threads++] = (struct thread){t.serial, t.tid, text_of(name, sizeof t.name)};
+    r->threads[r->n_threads++] =
+        (struct thread){t.serial, t.tid, fixed_size_text(name, sizeof t.name)};
 }
 
 static int compare_threads(const void *a, const void *b)
@@ -150,7 +152,7 @@ static struct thread find_thread(const struct reader *r, uint32_t serial)
     return found ? *found : wanted;
 }
 
-static uint32_t mapping(struct reader *r, uint32_t module)
+static uint32_t journal_mapping_of(struct reader *r, uint32_t module)
 {
     struct module *m = module < r->n_modules ? &r->modules[module] : NULL;
     if (!m || m->end == 0)
@@ -169,8 +171,8 @@ static uint32_t mapping(struct reader *r, uint32_t module)
     return m->mapping - 1;
 }
 
-// What is loaded where something else was came later.
-static uint32_t module_of(const struct reader *r, uint64_t pc)
+// Searches the newest module first because it may reuse the addresses of an unloaded one.
+static uint32_t journal_module_of(const struct reader *r, uint64_t pc)
 {
     for (size_t i = r->n_modules; i-- > 0;)
         if (pc >= r->modules[i].start && pc < r->modules[i].end)
@@ -178,7 +180,7 @@ static uint32_t module_of(const struct reader *r, uint64_t pc)
     return JOURNAL_NO_MODULE;
 }
 
-static void build_labels(struct reader *r, uint32_t set)
+static void journal_build_labels(struct reader *r, uint32_t set)
 {
     const struct labels *l = NULL;
     for (size_t i = 0; i < r->n_labels && !l && set; i++)
@@ -200,17 +202,17 @@ static void build_labels(struct reader *r, uint32_t set)
 // --- samples ---
 
 struct sample {
-    uint64_t ticks, nanos, squares; // squares 0: every tick is an event
+    uint64_t ticks, nanos, squares; // 0: each tick is one event
     uint32_t label;
     struct thread thread;
     uint64_t ids[3];
     uint8_t kind;
     bool truncated;
     size_t n;
-    const uint8_t *pcs, *modules; // modules NULL: to be looked for
+    const uint8_t *pcs, *modules; // modules NULL: look up each pc
 };
 
-static void add_sample(struct reader *r, const struct sample *s)
+static void journal_add_sample(struct reader *r, const struct sample *s)
 {
     uint32_t frames[JOURNAL_STACK_MAX + 2];
     size_t n = 0;
@@ -224,7 +226,7 @@ static void add_sample(struct reader *r, const struct sample *s)
         memcpy(&pc, s->pcs + i * sizeof pc, sizeof pc);
         if (s->modules)
             memcpy(&module, s->modules + i * sizeof module, sizeof module);
-        uint32_t at = mapping(r, s->modules ? module : module_of(r, pc));
+        uint32_t at = journal_mapping_of(r, s->modules ? module : journal_module_of(r, pc));
         frames[n++] = model_build_location(&r->b, at, pc, NULL, 0);
     }
     if (s->kind == CAPTURE_BLOCKED)
@@ -246,16 +248,16 @@ static void add_sample(struct reader *r, const struct sample *s)
         model_build_label(&r->b, STR("span_id"),
                           str_from(arena_hex(r->arena, (const uint8_t *)(s->ids + 2), 8)));
     if (r->part.follow) {
-        model_build_label(&r->b, STR("process"), text_of(r->part.program, JOURNAL_NAME));
+        model_build_label(&r->b, STR("process"), fixed_size_text(r->part.program, JOURNAL_NAME));
         model_build_number_label(&r->b, STR("process_id"), r->part.pid, STR(""));
     }
-    build_labels(r, s->label);
+    journal_build_labels(r, s->label);
     int64_t values[2] = {(int64_t)s->ticks, (int64_t)s->nanos};
     model_build_weighed_sample(&r->b, frames, n, values,
                                (double)(s->squares ? s->squares : s->ticks));
 }
 
-static void add_stack(struct reader *r, const uint8_t *record, size_t size)
+static void journal_add_stack(struct reader *r, const uint8_t *record, size_t size)
 {
     struct journal_stack stack;
     if (size < sizeof stack)
@@ -263,24 +265,24 @@ static void add_stack(struct reader *r, const uint8_t *record, size_t size)
     memcpy(&stack, record, sizeof stack);
     if (stack.n > JOURNAL_STACK_MAX || stack.n * (size_t)10 > size - sizeof stack)
         return;
-    add_sample(r, &(struct sample){
-                      .ticks = atomic_load(&stack.ticks),
-                      .nanos = atomic_load(&stack.nanos),
-                      .squares = atomic_load(&stack.squares),
-                      .label = stack.label,
-                      .thread = find_thread(r, stack.thread),
-                      .ids = {stack.ids[0], stack.ids[1], stack.ids[2]},
-                      .kind = stack.kind,
-                      .truncated = stack.truncated,
-                      .n = stack.n,
-                      .pcs = record + sizeof stack,
-                      .modules = record + sizeof stack + stack.n * sizeof(uint64_t),
-                  });
+    journal_add_sample(r, &(struct sample){
+                              .ticks = atomic_load(&stack.ticks),
+                              .nanos = atomic_load(&stack.nanos),
+                              .squares = atomic_load(&stack.squares),
+                              .label = stack.label,
+                              .thread = find_thread(r, stack.thread),
+                              .ids = {stack.ids[0], stack.ids[1], stack.ids[2]},
+                              .kind = stack.kind,
+                              .truncated = stack.truncated,
+                              .n = stack.n,
+                              .pcs = record + sizeof stack,
+                              .modules = record + sizeof stack + stack.n * sizeof(uint64_t),
+                          });
 }
 
-// A record of a ring, length words long.
-static void add_ring_record(struct reader *r, const struct thread *thread, const uint8_t *record,
-                            uint32_t length)
+// Adds one ring record, length words long.
+static void journal_add_ring_record(struct reader *r, const struct thread *thread,
+                                    const uint8_t *record, uint32_t length)
 {
     uint64_t words[RECORD_HEAD_MAX] = {0};
     struct record raw;
@@ -300,26 +302,26 @@ static void add_ring_record(struct reader *r, const struct thread *thread, const
         .pcs = record + record_head(raw.has_ids) * sizeof *words,
     };
     r->n_rings++;
-    add_sample(r, &sample);
+    journal_add_sample(r, &sample);
 }
 
-// What the handler had written when the process stopped.
-static void add_ring(struct reader *r, const struct block *block)
+// Adds the samples that the signal handler had written when the process stopped.
+static void journal_add_ring(struct reader *r, const struct block *block)
 {
     struct ring ring;
     if (block->n < sizeof ring)
         return;
     memcpy(&ring, block->p, sizeof ring);
     const char *name = (const char *)block->p + offsetof(struct ring, name);
-    struct thread thread = {ring.serial, ring.tid, text_of(name, sizeof ring.name)};
+    struct thread thread = {ring.serial, ring.tid, fixed_size_text(name, sizeof ring.name)};
     struct sample rest = {.thread = thread, .kind = CAPTURE_BLOCKED};
     rest.ticks = atomic_load(&ring.blocked);
     rest.nanos = atomic_load(&ring.blocked_ns);
-    add_sample(r, &rest);
+    journal_add_sample(r, &rest);
     rest.kind = CAPTURE_UNTICKED;
     rest.ticks = atomic_load(&ring.unticked);
     rest.nanos = atomic_load(&ring.unticked_ns);
-    add_sample(r, &rest);
+    journal_add_sample(r, &rest);
     const uint8_t *words = block->p + sizeof ring;
     uint64_t head = atomic_load(&ring.head), tail = atomic_load(&ring.tail);
     if (ring.size == 0 || ring.size & (ring.size - 1) ||
@@ -333,20 +335,21 @@ static void add_ring(struct reader *r, const struct block *block)
         if (length == 0 || length > left || length > head - tail)
             return;
         if (first != RING_FILLER)
-            add_ring_record(r, &thread, words + at * sizeof first, length);
+            journal_add_ring_record(r, &thread, words + at * sizeof first, length);
         tail += length;
     }
 }
 
-// Drops are a sample that can be seen, and a comment that says why.
-static void add_dropped(struct reader *r)
+// Adds dropped ticks as a sample, and a comment with the reasons.
+static void journal_add_dropped(struct reader *r)
 {
     const struct journal_counts *c = &r->part.counts;
     uint64_t dropped = atomic_load(&r->part.dropped), lost = c->ring_full + c->no_snapshot;
     if (dropped + lost == 0)
         return;
     uint64_t nanos = atomic_load(&r->part.dropped_nanos) + lost * (1000000000u / r->part.hz);
-    add_sample(r, &(struct sample){.ticks = dropped + lost, .nanos = nanos, .kind = UINT8_MAX});
+    journal_add_sample(
+        r, &(struct sample){.ticks = dropped + lost, .nanos = nanos, .kind = UINT8_MAX});
     char text[200];
     int n = snprintf(text, sizeof text,
                      "kiln: process %u dropped %llu ticks for want of memory, %llu by full rings, "
@@ -363,40 +366,40 @@ static bool is_jitdump(struct str path)
            str_starts(str_from_to(path, (size_t)(slash - path.p), path.n), STR("/jit-"));
 }
 
-static void read_blocks(struct reader *r, bool rings)
+static void journal_read_blocks(struct reader *r, bool rings)
 {
     struct block block;
     struct journal_record head;
     const uint8_t *record;
-    // What stacks refer to comes first, wherever it stands.
+    // Read modules, labels and threads before the stacks that refer to them, wherever they are.
     for (size_t at = first_block(); next_block(r, &at, &block);)
         while (block.kind == JOURNAL_RECORDS && next_record(&block, &head, &record)) {
             if (head.kind == JOURNAL_MODULE)
-                add_module(r, record, head.size);
+                journal_add_module(r, record, head.size);
             else if (head.kind == JOURNAL_LABELS)
-                add_labels(r, record, head.size);
+                journal_add_labels(r, record, head.size);
             else if (head.kind == JOURNAL_THREAD)
-                add_thread(r, record, head.size);
+                journal_add_thread(r, record, head.size);
         }
     if (r->n_threads)
         qsort(r->threads, r->n_threads, sizeof *r->threads, compare_threads);
-    // The program itself comes first. What a just-in-time compiler wrote down is named by its
-    // mapping, which has no samples.
-    mapping(r, 0);
+    // The main program becomes the first mapping. A jitdump file is found through its mapping,
+    // which has no samples, so keep that too.
+    journal_mapping_of(r, 0);
     for (size_t i = 0; i < r->n_modules; i++)
         if (is_jitdump(r->modules[i].path))
-            mapping(r, (uint32_t)i);
+            journal_mapping_of(r, (uint32_t)i);
     for (size_t at = first_block(); next_block(r, &at, &block);) {
         while (block.kind == JOURNAL_RECORDS && next_record(&block, &head, &record))
             if (head.kind == JOURNAL_STACK)
-                add_stack(r, record, head.size);
+                journal_add_stack(r, record, head.size);
         if (block.kind == JOURNAL_RING && rings)
-            add_ring(r, &block);
+            journal_add_ring(r, &block);
     }
-    add_dropped(r);
+    journal_add_dropped(r);
 }
 
-static void build_types(struct model_builder *b, int64_t period)
+static void journal_build_types(struct model_builder *b, int64_t period)
 {
     model_build_type(b, STR("samples"), STR("count"));
     model_build_type(b, STR("cpu"), STR("nanoseconds"));
@@ -409,7 +412,7 @@ struct model_profile *codec_journal_rest(struct arena *arena, const struct model
 {
     struct model_builder b;
     model_build(&b, arena);
-    build_types(&b, like->period);
+    journal_build_types(&b, like->period);
     uint32_t frame = model_build_named_location(&b, STR("[program start and exit]"));
     int64_t values[2] = {(nanos + like->period / 2) / like->period, nanos};
     model_build_weighed_sample(&b, &frame, 1, values, (double)values[0]);
@@ -443,10 +446,10 @@ struct model_profile *codec_read_journal(struct arena *arena, const uint8_t *dat
         return NULL;
     }
     model_build(&r.b, arena);
-    build_types(&r.b, 1000000000u / r.part.hz);
+    journal_build_types(&r.b, 1000000000u / r.part.hz);
     r.b.p->time_nanos = r.part.time_nanos;
     r.b.p->duration_nanos = (int64_t)atomic_load(&r.part.duration_nanos);
-    read_blocks(&r, rings);
+    journal_read_blocks(&r, rings);
     if (n_rings)
         *n_rings = r.n_rings;
     arena_try_end(arena);

@@ -96,7 +96,7 @@ static void write_number_field(struct out *out, const char *key, int64_t value, 
     out_i64(out, value);
 }
 
-// As text: JSON's numbers are exact up to 2^53 only.
+// Writes a string because JSON numbers are exact only up to 2^53.
 static void write_address_field(struct out *out, const char *key, uint64_t value, bool *is_first)
 {
     if (value == 0)
@@ -105,7 +105,8 @@ static void write_address_field(struct out *out, const char *key, uint64_t value
     out_printf(out, "\"0x%llx\"", (unsigned long long)value);
 }
 
-static void write_type(struct out *out, const struct model_profile *p, struct model_value_type type)
+static void write_json_type(struct out *out, const struct model_profile *p,
+                            struct model_value_type type)
 {
     out_text(out, "{\"type\":");
     json_write_string(out, model_str(p, type.type));
@@ -114,8 +115,8 @@ static void write_type(struct out *out, const struct model_profile *p, struct mo
     out_char(out, '}');
 }
 
-static void write_line(struct out *out, const struct model_profile *p,
-                       const struct model_line *line)
+static void write_json_line(struct out *out, const struct model_profile *p,
+                            const struct model_line *line)
 {
     const struct model_function *f = &p->functions[line->function];
     bool is_first = true;
@@ -131,8 +132,8 @@ static void write_line(struct out *out, const struct model_profile *p,
     out_char(out, '}');
 }
 
-static void write_location(struct out *out, const struct model_profile *p,
-                           const struct model_location *l)
+static void write_json_location(struct out *out, const struct model_profile *p,
+                                const struct model_location *l)
 {
     bool is_first = true;
     out_char(out, '{');
@@ -148,13 +149,13 @@ static void write_location(struct out *out, const struct model_profile *p,
     for (uint32_t i = 0; i < l->n_lines; i++) {
         if (i)
             out_char(out, ',');
-        write_line(out, p, &p->lines[l->first_line + i]);
+        write_json_line(out, p, &p->lines[l->first_line + i]);
     }
     out_text(out, "]}");
 }
 
-static void write_mapping(struct out *out, const struct model_profile *p,
-                          const struct model_mapping *m)
+static void write_json_mapping(struct out *out, const struct model_profile *p,
+                               const struct model_mapping *m)
 {
     bool is_first = true;
     out_char(out, '{');
@@ -167,9 +168,9 @@ static void write_mapping(struct out *out, const struct model_profile *p,
     out_char(out, '}');
 }
 
-// {"key":[value,...],...}: labels of one kind, which stand together and sorted by key.
-static void write_labels(struct out *out, const struct model_profile *p,
-                         const struct model_label *labels, uint32_t n)
+// Writes {"key":[value,...],...}. The labels must be of one kind and sorted by key.
+static void write_json_labels(struct out *out, const struct model_profile *p,
+                              const struct model_label *labels, uint32_t n)
 {
     out_char(out, '{');
     for (uint32_t i = 0; i < n;) {
@@ -198,14 +199,14 @@ static void write_labels(struct out *out, const struct model_profile *p,
     out_char(out, '}');
 }
 
-// Locations are written many times: once to memory, from there to every stack.
+// Each location is rendered once; samples copy the text.
 struct rendered {
     struct out text;
-    size_t *ends; // of each location
+    size_t *ends; // end offset of each location in text
 };
 
-static void write_sample(struct out *out, const struct model_profile *p, size_t sample,
-                         const struct rendered *locations)
+static void write_json_sample(struct out *out, const struct model_profile *p, size_t sample,
+                              const struct rendered *locations)
 {
     out_text(out, "{\"values\":[");
     for (uint32_t i = 0; i < p->n_types; i++) {
@@ -220,11 +221,11 @@ static void write_sample(struct out *out, const struct model_profile *p, size_t 
         strings++;
     if (strings) {
         out_text(out, ",\"labels\":");
-        write_labels(out, p, labels, strings);
+        write_json_labels(out, p, labels, strings);
     }
     if (strings < n) {
         out_text(out, ",\"number_labels\":");
-        write_labels(out, p, labels + strings, n - strings);
+        write_json_labels(out, p, labels + strings, n - strings);
     }
     out_text(out, ",\"stack\":[");
     for (uint32_t i = p->stack_len[sample]; i-- > 0;) {
@@ -237,7 +238,7 @@ static void write_sample(struct out *out, const struct model_profile *p, size_t 
     out_text(out, "]}");
 }
 
-static void write_header(struct out *out, const struct model_profile *p)
+static void write_json_header(struct out *out, const struct model_profile *p)
 {
     bool is_first = true;
     json_write_key(out, "sample_types", &is_first);
@@ -245,13 +246,13 @@ static void write_header(struct out *out, const struct model_profile *p)
     for (uint32_t i = 0; i < p->n_types; i++) {
         if (i)
             out_char(out, ',');
-        write_type(out, p, p->types[i]);
+        write_json_type(out, p, p->types[i]);
     }
     out_char(out, ']');
     write_text_field(out, "default_sample_type", model_str(p, p->default_type), &is_first);
     if (p->period_type.type || p->period_type.unit) {
         json_write_key(out, "period_type", &is_first);
-        write_type(out, p, p->period_type);
+        write_json_type(out, p, p->period_type);
     }
     write_number_field(out, "period", p->period, &is_first);
     write_number_field(out, "time_nanos", p->time_nanos, &is_first);
@@ -270,14 +271,14 @@ static void write_header(struct out *out, const struct model_profile *p)
     for (uint32_t i = 0; i < p->n_mappings; i++) {
         if (i)
             out_char(out, ',');
-        write_mapping(out, p, &p->mappings[i]);
+        write_json_mapping(out, p, &p->mappings[i]);
     }
     out_char(out, ']');
 }
 
-// {"sample_types":[...],...,"samples":[{"values":[...],"labels":{...},"stack":[...]}]},
-// one sample a line. A stack has its root first; the lines of a location have the innermost
-// inlined call first. Absent means empty or 0.
+// Writes {"sample_types":[...],...,"samples":[{"values":[...],"labels":{...},"stack":[...]}]}, one
+// sample per line. A stack starts at the root. The lines of a location start with the innermost
+// inlined call. Absent fields are empty or 0.
 void codec_write_json(const struct model_profile *p, struct out *out)
 {
     struct rendered locations = {.ends = NULL};
@@ -293,18 +294,18 @@ void codec_write_json(const struct model_profile *p, struct out *out)
     arena_try_end(arena);
 
     for (uint32_t i = 0; i < p->n_locations; i++) {
-        write_location(&locations.text, p, &p->locations[i]);
+        write_json_location(&locations.text, p, &p->locations[i]);
         locations.ends[i] = locations.text.n;
     }
     if (locations.text.error) {
         out->error = out->error ? out->error : locations.text.error;
     } else {
         out_char(out, '{');
-        write_header(out, p);
+        write_json_header(out, p);
         out_text(out, ",\"samples\":[");
         for (size_t i = 0; i < p->n_samples; i++) {
             out_text(out, i ? ",\n" : "\n");
-            write_sample(out, p, i, &locations);
+            write_json_sample(out, p, i, &locations);
         }
         out_text(out, "\n]}\n");
     }

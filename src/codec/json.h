@@ -1,15 +1,15 @@
-// Writing JSON without a tree: pieces go out as they come.
+// Writes JSON piece by piece, without building a tree.
 #pragma once
 
 #include "base/out.h"
 #include "model/profile.h"
 
-// A quoted string. Bytes that are not UTF-8 become U+FFFD, one for each.
+// Writes a quoted string. Each byte that is not valid UTF-8 becomes U+FFFD.
 void json_write_string(struct out *out, struct str s);
-// `"key":`, with a comma in front unless it is the first.
+// Writes `"key":`, with a comma before it unless *is_first. Clears *is_first.
 void json_write_key(struct out *out, const char *key, bool *is_first);
-// Types of samples: `[["cpu","nanoseconds"],...]`.
+// Writes sample types: `[["cpu","nanoseconds"],...]`.
 void json_write_types(struct out *out, const struct model_profile *p);
-// Length of the UTF-8 character at the start of n > 0 bytes, 0 if there is none: no surrogates,
-// no more bytes than needed, nothing above U+10FFFF.
+// Returns the length of the UTF-8 character at the start of n > 0 bytes, or 0 if it is invalid: a
+// surrogate, an overlong form or above U+10FFFF.
 size_t json_utf8_length(const unsigned char *p, size_t n);

@@ -9,8 +9,8 @@
 enum { CHECK_BYTES = 1 << 20, LONG_NUMBER = 64 };
 
 struct json_nest {
-    uint32_t end;  // of its text; while it is open, the nest around it plus one
-    uint32_t next; // the first nest after its end; while it is open, its start
+    uint32_t end;  // end of its text; while open: the enclosing nest + 1
+    uint32_t next; // index of the first nest after it; while open: its start in the text
 };
 
 struct json_document {
@@ -27,8 +27,8 @@ struct checker {
     struct arena *arena;
     struct json_document *d;
     struct err *e;
-    uint32_t at, open, depth; // open: the innermost nest plus one
-    uint32_t checked;         // where the deadline was looked at
+    uint32_t at, open, depth; // open: index of the innermost open nest + 1
+    uint32_t checked;         // position of the last deadline check
 };
 
 static int json_wrong(struct checker *c, const char *expected)
@@ -45,7 +45,7 @@ static int json_wrong(struct checker *c, const char *expected)
                    c->at == c->d->n ? ", but the text ends" : "");
 }
 
-static int peek(const struct checker *c)
+static int json_peek(const struct checker *c)
 {
     return c->at < c->d->n ? (unsigned char)c->d->text[c->at] : -1;
 }
@@ -55,14 +55,14 @@ static bool is_json_space(int c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-static int peek_after_space(struct checker *c)
+static int json_peek_after_space(struct checker *c)
 {
-    while (is_json_space(peek(c)))
+    while (is_json_space(json_peek(c)))
         c->at++;
-    return peek(c);
+    return json_peek(c);
 }
 
-static bool is_digit(int c)
+static bool json_is_digit(int c)
 {
     return c >= '0' && c <= '9';
 }
@@ -72,7 +72,7 @@ static uint32_t hex_digits(const char *p)
     uint32_t v = 0;
     for (int i = 0; i < 4; i++) {
         unsigned char c = (unsigned char)p[i], lower = c | 32;
-        if (is_digit(c))
+        if (json_is_digit(c))
             v = v << 4 | (c - '0');
         else if (lower >= 'a' && lower <= 'f')
             v = v << 4 | (lower - 'a' + 10u);
@@ -82,7 +82,7 @@ static uint32_t hex_digits(const char *p)
     return v;
 }
 
-// At the u of an escape.
+// Expects c->at at the u of an escape.
 static int check_unicode(struct checker *c)
 {
     const char *p = c->d->text + c->at;
@@ -103,7 +103,7 @@ static int check_unicode(struct checker *c)
 
 static int check_string(struct checker *c)
 {
-    if (peek(c) != '"')
+    if (json_peek(c) != '"')
         return json_wrong(c, "a string");
     const unsigned char *text = (const unsigned char *)c->d->text;
     for (c->at++; c->at < c->d->n;) {
@@ -116,7 +116,7 @@ static int check_string(struct checker *c)
             return json_wrong(c, "an escape instead of a control character");
         if (b == '\\') {
             c->at++;
-            int escaped = peek(c);
+            int escaped = json_peek(c);
             if (escaped == 'u') {
                 if (check_unicode(c))
                     return -1;
@@ -139,29 +139,29 @@ static int check_string(struct checker *c)
 
 static int check_digits(struct checker *c)
 {
-    if (!is_digit(peek(c)))
+    if (!json_is_digit(json_peek(c)))
         return json_wrong(c, "a digit");
-    while (is_digit(peek(c)))
+    while (json_is_digit(json_peek(c)))
         c->at++;
     return 0;
 }
 
 static int check_number(struct checker *c)
 {
-    if (peek(c) == '-')
+    if (json_peek(c) == '-')
         c->at++;
-    if (peek(c) == '0')
+    if (json_peek(c) == '0')
         c->at++;
     else if (check_digits(c))
         return -1;
-    if (peek(c) == '.') {
+    if (json_peek(c) == '.') {
         c->at++;
         if (check_digits(c))
             return -1;
     }
-    if (peek(c) == 'e' || peek(c) == 'E') {
+    if (json_peek(c) == 'e' || json_peek(c) == 'E') {
         c->at++;
-        if (peek(c) == '+' || peek(c) == '-')
+        if (json_peek(c) == '+' || json_peek(c) == '-')
             c->at++;
         return check_digits(c);
     }
@@ -204,27 +204,28 @@ static bool is_in_object(const struct checker *c)
 
 static int check_name(struct checker *c)
 {
-    if (peek_after_space(c) != '"')
+    if (json_peek_after_space(c) != '"')
         return json_wrong(c, "a member's name in quotes");
     if (check_string(c))
         return -1;
-    if (peek_after_space(c) != ':')
+    if (json_peek_after_space(c) != ':')
         return json_wrong(c, "':'");
     c->at++;
     return 0;
 }
 
-// A value, or the beginning of an array or object; *complete tells which.
+// Checks a value, or only the start of a nonempty array or object. *complete tells which.
 static int check_value(struct checker *c, bool *complete)
 {
-    int first = peek_after_space(c);
+    int first = json_peek_after_space(c);
     *complete = true;
     switch (first) {
     case '{':
     case '[':
         if (open_nest(c))
             return -1;
-        if (peek_after_space(c) == first + 2) // ] and } follow their brackets by two
+        if (json_peek_after_space(c) ==
+            first + 2) // ASCII: the closing bracket is the opening one + 2
             close_nest(c);
         else
             *complete = false;
@@ -238,16 +239,16 @@ static int check_value(struct checker *c, bool *complete)
     case 'n':
         return check_word(c, "null");
     default:
-        return first == '-' || is_digit(first) ? check_number(c) : json_wrong(c, "a value");
+        return first == '-' || json_is_digit(first) ? check_number(c) : json_wrong(c, "a value");
     }
 }
 
-// What follows a complete value, up to the next one; *done after the last.
+// Checks the text between a complete value and the next one. Sets *done after the last value.
 static int check_after(struct checker *c, bool *done)
 {
     while (c->open) {
         bool object = is_in_object(c);
-        int next = peek_after_space(c);
+        int next = json_peek_after_space(c);
         if (next == ',') {
             c->at++;
             return object ? check_name(c) : 0;
@@ -257,7 +258,7 @@ static int check_after(struct checker *c, bool *done)
         close_nest(c);
     }
     *done = true;
-    return peek_after_space(c) == -1 ? 0 : json_wrong(c, "the end of the text");
+    return json_peek_after_space(c) == -1 ? 0 : json_wrong(c, "the end of the text");
 }
 
 int json_parse(struct arena *arena, struct str text, struct json *root, struct err *e)
@@ -268,7 +269,7 @@ int json_parse(struct arena *arena, struct str text, struct json *root, struct e
     struct json_document *d = arena_alloc(arena, sizeof *d);
     *d = (struct json_document){.text = text.p, .n = (uint32_t)text.n};
     struct checker c = {.arena = arena, .d = d, .e = e};
-    peek_after_space(&c);
+    json_peek_after_space(&c);
     uint32_t start = c.at;
     for (bool done = false; !done;) {
         bool complete;
@@ -283,17 +284,17 @@ int json_parse(struct arena *arena, struct str text, struct json *root, struct e
     return 0;
 }
 
-// --- values; the text is known to be correct ---
+// --- values (the text is known to be valid) ---
 
-static uint32_t skip_space(const struct json_document *d, uint32_t at)
+static uint32_t json_skip_space(const struct json_document *d, uint32_t at)
 {
     while (at < d->n && is_json_space(d->text[at]))
         at++;
     return at;
 }
 
-// From the opening quote to after the closing one.
-static uint32_t skip_string(const struct json_document *d, uint32_t at)
+// at is the opening quote. Returns the position after the closing one.
+static uint32_t json_skip_string(const struct json_document *d, uint32_t at)
 {
     for (at++; d->text[at] != '"'; at++)
         if (d->text[at] == '\\')
@@ -301,8 +302,8 @@ static uint32_t skip_string(const struct json_document *d, uint32_t at)
     return at + 1;
 }
 
-// Where the value ends. *nest becomes the first nest after it.
-static uint32_t skip_value(struct json v, uint32_t *nest)
+// Returns the end of the value. Sets *nest to the first nest after it.
+static uint32_t json_skip_value(struct json v, uint32_t *nest)
 {
     const struct json_document *d = v.document;
     *nest = v.nest;
@@ -312,7 +313,7 @@ static uint32_t skip_value(struct json v, uint32_t *nest)
         *nest = d->nests[v.nest].next;
         return d->nests[v.nest].end;
     case '"':
-        return skip_string(d, v.at);
+        return json_skip_string(d, v.at);
     default:
         break;
     }
@@ -347,7 +348,7 @@ enum json_kind json_kind(struct json v)
 struct str json_text(struct json v)
 {
     uint32_t nest;
-    return v.document ? (struct str){v.document->text + v.at, skip_value(v, &nest) - v.at}
+    return v.document ? (struct str){v.document->text + v.at, json_skip_value(v, &nest) - v.at}
                       : (struct str){NULL, 0};
 }
 
@@ -368,20 +369,20 @@ bool json_next(struct json_each *each)
     if (!d)
         return false;
     if (each->is_started)
-        each->at = skip_value(each->value, &each->nest);
+        each->at = json_skip_value(each->value, &each->nest);
     each->is_started = true;
-    uint32_t at = skip_space(d, each->at);
+    uint32_t at = json_skip_space(d, each->at);
     if (d->text[at] == ',')
-        at = skip_space(d, at + 1);
+        at = json_skip_space(d, at + 1);
     if (d->text[at] == ']' || d->text[at] == '}') {
         each->value.document = NULL;
         return false;
     }
     if (each->is_object) {
-        uint32_t end = skip_string(d, at);
+        uint32_t end = json_skip_string(d, at);
         each->key = (struct str){d->text + at + 1, end - at - 2};
-        at = skip_space(d, end); // the colon
-        at = skip_space(d, at + 1);
+        at = json_skip_space(d, end); // skip the colon
+        at = json_skip_space(d, at + 1);
     }
     each->value = (struct json){d, at, each->nest};
     return true;
@@ -411,7 +412,7 @@ static size_t put_utf8(char *to, uint32_t c)
     return n;
 }
 
-// The bytes that one byte or escape at p stands for; *n of them. Returns its length.
+// Decodes the byte or escape at p into *n bytes at to. Returns how many bytes of p it used.
 static size_t decode_one(const char *p, char to[4], size_t *n)
 {
     static const char from[] = "bfnrt", meaning[] = "\b\f\n\r\t";
@@ -431,7 +432,7 @@ static size_t decode_one(const char *p, char to[4], size_t *n)
     return pair ? 12 : 6;
 }
 
-static struct str decode(struct str raw, struct arena *arena)
+static struct str json_decode(struct str raw, struct arena *arena)
 {
     if (raw.n == 0 || !memchr(raw.p, '\\', raw.n))
         return raw;
@@ -468,7 +469,7 @@ static struct str raw_string(struct json v)
 
 struct str json_string(struct json v, struct arena *arena)
 {
-    return json_kind(v) == JSON_STRING ? decode(raw_string(v), arena) : (struct str){NULL, 0};
+    return json_kind(v) == JSON_STRING ? json_decode(raw_string(v), arena) : (struct str){NULL, 0};
 }
 
 bool json_is(struct json v, const char *text)
@@ -483,7 +484,7 @@ bool json_key_is(const struct json_each *each, const char *key)
 
 struct str json_key(const struct json_each *each, struct arena *arena)
 {
-    return decode(each->key, arena);
+    return json_decode(each->key, arena);
 }
 
 struct json json_get(struct json object, const char *key)
@@ -520,7 +521,7 @@ bool json_double(struct json v, double *number)
     struct str text = json_text(v);
     if (text.n < LONG_NUMBER)
         return str_to_double(text, number) && isfinite(*number);
-    // In place: a number inside of an array or object is followed by something else.
+    // strtod may parse in place, because inside an array or object other text follows the number.
     if (v.at + text.n == v.document->n)
         return false;
     *number = strtod(text.p, NULL);

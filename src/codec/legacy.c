@@ -39,7 +39,7 @@ void legacy_add_sample(struct legacy *l, const int64_t *values)
     l->n_frames = 0;
 }
 
-// Takes the second frame out of each sample where drop says so.
+// Removes the second frame of each sample for which drop returns true.
 static void drop_second(struct legacy *l,
                         bool (*drop)(const struct model_profile *p, const uint32_t *stack,
                                      uint32_t location),
@@ -91,9 +91,9 @@ void legacy_read_map(struct legacy *l, struct scan_lines *lines)
     maps_assign(&l->b);
 }
 
-// e^x to the last bit as Go has it on processors with fused multiply-add, so that the
-// scaled values equal pprof's: x is reduced to r = (x - k ln 2) / 16, e^r - 1 is the Taylor
-// polynomial of degree 8, and (e^r - 1) is taken to (e^(2r) - 1) four times.
+// e^x, equal to the last bit to Go's on processors with fused multiply-add, so that scaled values
+// equal pprof's. Reduces x to r = (x - k ln 2) / 16, computes e^r - 1 as a Taylor polynomial of
+// degree 8, and squares four times: e^(2r) - 1 from e^r - 1.
 static double exp_like_go(double x)
 {
     static const double inverse_factorials[] = {
@@ -111,7 +111,7 @@ static double exp_like_go(double x)
     const double ln2_low = 0.28235290563031577122588448175013436025525412068e-12;
     if (isnan(x) || x > 7.09782712893384e+02)
         return isnan(x) ? x : INFINITY;
-    if (x < -708) // no double is as small as to differ from 1 after this is taken from it
+    if (x < -708) // the caller computes 1 - e^x; a smaller e^x cannot change that
         return 0;
     double k = nearbyint(x * log2_e);
     double r = fma(-k, ln2_low, fma(-k, ln2_high, x)) * 0.0625;
@@ -130,7 +130,7 @@ void legacy_unsample(int64_t *count, int64_t *size, int64_t rate)
         *count = *size = 0;
         return;
     }
-    // Everything was sampled, or nobody knows.
+    // Every block was sampled, or the rate is unknown.
     if (rate <= 1)
         return;
     double average = (double)*size / (double)*count;
@@ -139,8 +139,8 @@ void legacy_unsample(int64_t *count, int64_t *size, int64_t rate)
     *size = scan_truncate((double)*size * scale);
 }
 
-// Frames that are the measurement itself; the reports leave them out. Regular expressions,
-// of which a whole name has to match one.
+// Frames of the measurement itself, which reports omit. Each is a regular expression that must
+// match a whole name.
 static const char allocation_frames[] =
     "calloc|cfree|malloc|free|memalign|do_memalign|(__)?posix_memalign|pvalloc|valloc|realloc"
     "|tcmalloc::.*|tc_calloc|tc_cfree|tc_malloc|tc_free|tc_memalign|tc_posix_memalign|tc_pvalloc"

@@ -1,22 +1,22 @@
-// The formats from before profile.proto. Each parser looks at the whole input and answers
-// whether it is its format; the first that does not say LEGACY_NOT decides.
+// The formats from before profile.proto. Each parser inspects the whole input and tells whether it
+// recognizes it. The first result other than LEGACY_NOT is final.
 #pragma once
 
 #include "codec/maps.h"
 #include "codec/scan.h"
 #include "model/builder.h"
 
-// LEGACY_NOT: not this parser's format, another may read it.
-// LEGACY_BAD: it is, and it is broken; the err says how.
+// LEGACY_NOT: another format; try the next parser.
+// LEGACY_BAD: this parser's format, but invalid; the err says why.
 enum legacy_result { LEGACY_OK, LEGACY_NOT, LEGACY_BAD };
 
 struct legacy {
     struct arena *arena;
     struct str input;
     struct err *e;
-    // Begun by the parser that recognizes the input.
+    // Initialized by the parser that recognizes the input.
     struct model_builder b;
-    uint32_t *frames; // of the sample that is being read
+    uint32_t *frames; // of the sample being read
     size_t n_frames, cap_frames;
 };
 
@@ -27,34 +27,35 @@ enum legacy_result legacy_read_thread(struct legacy *l);
 enum legacy_result legacy_read_contention(struct legacy *l);
 enum legacy_result legacy_read_java(struct legacy *l);
 
-// All of them in pprof's order. The caller holds the arena's trap.
+// Tries all parsers in pprof's order. The caller must hold the arena's trap. Fills e unless the
+// result is LEGACY_OK.
 enum legacy_result legacy_read(struct arena *arena, const uint8_t *data, size_t n,
                                struct model_profile **profile, struct err *e);
 
-// What the parsers share.
+// Starts the profile in l->b. Call once the parser has recognized the input.
 
 void legacy_begin(struct legacy *l, struct str period_type, struct str period_unit, int64_t period);
-// The frame goes to the sample that is being read. Frames are one location an address.
+// Adds a frame to the sample being read. Equal addresses share one location.
 void legacy_add_frame(struct legacy *l, uint64_t address);
-// Adds a frame for each address in text, less adjust. False with the sentence in e if one
-// of them is too large.
+// Adds a frame for each address in text, minus adjust. line is for the error message. Returns false
+// with l->e filled if an address exceeds 64 bits.
 bool legacy_add_addresses(struct legacy *l, struct str text, uint64_t adjust, size_t line);
-// Ends the sample that is being read.
+// Finishes the sample being read.
 void legacy_add_sample(struct legacy *l, const int64_t *values);
-// Takes the second frame of those samples where it is the given location.
+// Removes the second frame of each sample in which it is this location.
 void legacy_drop_second(struct legacy *l, uint32_t location);
-// Takes the second frame of those samples where it is the first one again: handlers get the
-// leaf both from the signal's context and, less one, from the stack.
+// Removes the second frame of each sample in which it repeats the first one. Signal handlers record
+// the leaf twice: from the signal's context and, minus one, from the stack.
 void legacy_drop_repeated_leaf(struct legacy *l);
-// Goes on to the memory map, if there is one, and reads it; then every location has its
-// mapping and its id.
+// Skips to the memory map, if there is one, and reads it. Then assigns a mapping and an id to every
+// location.
 void legacy_read_map(struct legacy *l, struct scan_lines *lines);
 bool legacy_is_map_start(struct str line);
 
-// Sampled allocations, scaled to what they stand for: of a block of size S, one in
-// 1 - exp(-S/rate) is seen.
+// Scales sampled allocations to estimates: a block of size S is sampled with probability 1 -
+// exp(-S/rate). Rates up to 1 leave the values unchanged.
 void legacy_unsample(int64_t *count, int64_t *size, int64_t rate);
 
-// The rest of a Java profile: names of the locations whose addresses are in the samples.
-// Afterwards no location has an address.
+// Reads the rest of a Java profile: the names of the locations that the samples refer to by
+// address. Clears the addresses of all locations. line is the number of the line before rest.
 enum legacy_result legacy_read_java_names(struct legacy *l, struct str rest, size_t line);

@@ -1,16 +1,16 @@
 #include "codec/legacy.h"
 
-// The binary profile that perftools' CPU profiler writes: words of 32 or 64 bits in
-// either order. Five of them are the header; samples (count, depth, addresses) follow up
-// to the one that is 0, 1, 0; then comes the memory map as text.
+// The binary profile of the gperftools CPU profiler. It consists of words of 32 or 64 bits in
+// either byte order: a header of five words, then samples (count, depth, addresses) up to a sample
+// 0, 1, 0. The memory map follows as text.
 struct words {
     const uint8_t *at, *end;
-    bool is_cut; // a word was asked for that is not there in full
+    bool is_cut; // next_word was called where no complete word was left
     uint8_t size;
     bool is_big_endian;
 };
 
-// 0 past the end, where nothing is left to read either.
+// Returns 0 at the end, and sets is_cut.
 static uint64_t next_word(struct words *w)
 {
     if ((size_t)(w->end - w->at) < w->size) {
@@ -25,7 +25,8 @@ static uint64_t next_word(struct words *w)
     return value;
 }
 
-static enum legacy_result read_samples(struct legacy *l, struct words *w, uint64_t adjust)
+static enum legacy_result legacy_cpu_read_samples(struct legacy *l, struct words *w,
+                                                  uint64_t adjust)
 {
     const int64_t period = l->b.p->period;
     while (w->at < w->end) {
@@ -33,7 +34,7 @@ static enum legacy_result read_samples(struct legacy *l, struct words *w, uint64
         uint64_t depth = next_word(w);
         if (w->is_cut || depth > (uint64_t)(w->end - w->at) / 4)
             return LEGACY_NOT;
-        // Words that are cut off at the end are read as 0.
+        // A word that is cut off at the end reads as 0.
         uint64_t leaf = depth ? next_word(w) : 0;
         if (count == 0 && depth == 1 && leaf == 0)
             break;
@@ -46,8 +47,8 @@ static enum legacy_result read_samples(struct legacy *l, struct words *w, uint64
     return LEGACY_OK;
 }
 
-// When nearly all samples have the same second frame, then it is not the program's but one
-// that the signal handler pushed. At most two of them are taken out.
+// If nearly all samples have the same second frame, the signal handler pushed it. Removes at most
+// two such frames.
 static void drop_handler_frames(struct legacy *l)
 {
     struct model_profile *p = l->b.p;
@@ -64,21 +65,21 @@ static void drop_handler_frames(struct legacy *l)
     }
 }
 
-static enum legacy_result read_profile(struct legacy *l, struct words *w, uint64_t period,
-                                       bool is_java)
+static enum legacy_result legacy_cpu_read_profile(struct legacy *l, struct words *w,
+                                                  uint64_t period, bool is_java)
 {
     legacy_begin(l, STR("cpu"), STR("nanoseconds"), scan_mul((int64_t)period, 1000));
     model_build_type(&l->b, STR("samples"), STR("count"));
     model_build_type(&l->b, STR("cpu"), STR("nanoseconds"));
-    // The frames after the leaf are where calls return to; Java's are not.
-    enum legacy_result result = read_samples(l, w, is_java ? 0 : 1);
+    // Frames after the leaf are return addresses, except in Java profiles.
+    enum legacy_result result = legacy_cpu_read_samples(l, w, is_java ? 0 : 1);
     if (result != LEGACY_OK)
         return result;
     struct str rest = {(const char *)w->at, (size_t)(w->end - w->at)};
     if (is_java)
         return legacy_read_java_names(l, rest, 0);
     drop_handler_frames(l);
-    // No heading announces the map here.
+    // No header line precedes the memory map here.
     struct scan_lines lines = {.rest = rest, .line = STR("MAPPED_LIBRARIES:")};
     legacy_read_map(l, &lines);
     legacy_drop_repeated_leaf(l);
@@ -104,7 +105,7 @@ enum legacy_result legacy_read_cpu(struct legacy *l)
             header[k] = next_word(&w);
         if (!w.is_cut && header[0] == 0 && header[1] == 3 && header[2] <= 1 && header[3] > 0 &&
             header[4] == 0)
-            return read_profile(l, &w, header[3], header[2] == 1);
+            return legacy_cpu_read_profile(l, &w, header[3], header[2] == 1);
     }
     return LEGACY_NOT;
 }

@@ -1,10 +1,10 @@
 #include "codec/legacy.h"
 
-// Counts as heap profiles write them: `objects: bytes [objects: bytes]`, first what is in
-// use, then what was allocated.
+// Counts in heap profiles: `objects: bytes [objects: bytes]`. The first pair is in use, the second
+// is allocated in total.
 enum { INUSE_COUNT, INUSE_SIZE, ALLOC_COUNT, ALLOC_SIZE, N_COUNTS };
 
-static struct str number(struct scan *s, bool may_be_negative)
+static struct str legacy_heap_scan_number(struct scan *s, bool may_be_negative)
 {
     const char *from = s->at;
     if (may_be_negative)
@@ -13,24 +13,25 @@ static struct str number(struct scan *s, bool may_be_negative)
     return digits.n ? (struct str){from, (size_t)(s->at - from)} : digits;
 }
 
-static bool scan_counts(struct scan *s, bool may_be_negative, struct str counts[N_COUNTS])
+static bool legacy_heap_scan_counts(struct scan *s, bool may_be_negative,
+                                    struct str counts[N_COUNTS])
 {
-    counts[INUSE_COUNT] = number(s, may_be_negative);
+    counts[INUSE_COUNT] = legacy_heap_scan_number(s, may_be_negative);
     if (counts[INUSE_COUNT].n == 0 || !scan_char(s, ':'))
         return false;
     scan_blanks(s);
-    counts[INUSE_SIZE] = number(s, may_be_negative);
+    counts[INUSE_SIZE] = legacy_heap_scan_number(s, may_be_negative);
     if (counts[INUSE_SIZE].n == 0)
         return false;
     scan_blanks(s);
     if (!scan_char(s, '['))
         return false;
     scan_blanks(s);
-    counts[ALLOC_COUNT] = number(s, false);
+    counts[ALLOC_COUNT] = legacy_heap_scan_number(s, false);
     if (counts[ALLOC_COUNT].n == 0 || !scan_char(s, ':'))
         return false;
     scan_blanks(s);
-    counts[ALLOC_SIZE] = number(s, false);
+    counts[ALLOC_SIZE] = legacy_heap_scan_number(s, false);
     if (counts[ALLOC_SIZE].n == 0)
         return false;
     scan_blanks(s);
@@ -47,7 +48,7 @@ static bool is_kind_char(char c)
     return c == '_' || (c >= 'a' && c <= 'z') || scan_is_digit(c);
 }
 
-// ` *@ *heap<kind>/<period>`; a period that is part of the kind's name is not one.
+// ` *@ *heap<kind>/<period>`. Digits that belong to the kind are not the period.
 static bool scan_heap_kind(struct scan *s, struct header *header)
 {
     scan_blanks(s);
@@ -76,15 +77,16 @@ static bool scan_fragmentation(struct scan *s, struct header *header)
     return scan_text(s, STR(" @ fragmentation"));
 }
 
-// A header may stand anywhere in the first line.
-static bool find_header(struct str line, bool (*scan_kind)(struct scan *, struct header *),
-                        struct header *header)
+// The header may be anywhere in the first line.
+static bool legacy_heap_find_header(struct str line,
+                                    bool (*scan_kind)(struct scan *, struct header *),
+                                    struct header *header)
 {
     struct str start = STR("heap profile:");
     for (size_t at = 0; (at = str_find(line, start, at)) != SIZE_MAX; at++) {
         struct scan s = scan_from(line, at + start.n);
         scan_blanks(&s);
-        if (scan_counts(&s, false, header->counts) && scan_kind(&s, header))
+        if (legacy_heap_scan_counts(&s, false, header->counts) && scan_kind(&s, header))
             return true;
     }
     return false;
@@ -118,9 +120,10 @@ static bool read_heap_header(const struct header *header, struct heap *heap)
     return str_eq(header->kind, STR("heapprofile"));
 }
 
-// The leftmost counts in the line. Numbers end where their digits end, so a try that
-// starts inside one fails like the one that starts with it.
-static bool find_sample(struct str line, struct str counts[N_COUNTS], struct str *addresses)
+// Finds the leftmost counts in the line. Every number ends where its digits end, so if parsing at a
+// number's first digit fails, parsing inside of it would fail too.
+static bool legacy_heap_find_sample(struct str line, struct str counts[N_COUNTS],
+                                    struct str *addresses)
 {
     for (size_t i = 0; i < line.n;) {
         if (!scan_is_digit(line.p[i])) {
@@ -128,7 +131,7 @@ static bool find_sample(struct str line, struct str counts[N_COUNTS], struct str
             continue;
         }
         struct scan s = scan_from(line, i > 0 && line.p[i - 1] == '-' ? i - 1 : i);
-        if (scan_counts(&s, true, counts) && scan_text(&s, STR(" @"))) {
+        if (legacy_heap_scan_counts(&s, true, counts) && scan_text(&s, STR(" @"))) {
             *addresses = scan_addresses(&s);
             return true;
         }
@@ -138,8 +141,9 @@ static bool find_sample(struct str line, struct str counts[N_COUNTS], struct str
     return false;
 }
 
-static bool read_pair(struct legacy *l, const struct heap *heap, const struct str *pair,
-                      const char *what, size_t line, int64_t *values, int64_t *block_size)
+static bool legacy_heap_read_pair(struct legacy *l, const struct heap *heap, const struct str *pair,
+                                  const char *what, size_t line, int64_t *values,
+                                  int64_t *block_size)
 {
     int64_t count, size;
     if (!str_to_i64(pair[0], &count) || !str_to_i64(pair[1], &size)) {
@@ -161,11 +165,11 @@ static bool read_pair(struct legacy *l, const struct heap *heap, const struct st
     return true;
 }
 
-static enum legacy_result read_sample(struct legacy *l, const struct heap *heap, struct str line,
-                                      size_t line_number)
+static enum legacy_result legacy_heap_read_sample(struct legacy *l, const struct heap *heap,
+                                                  struct str line, size_t line_number)
 {
     struct str counts[N_COUNTS], addresses;
-    if (!find_sample(line, counts, &addresses)) {
+    if (!legacy_heap_find_sample(line, counts, &addresses)) {
         err_set(l->e,
                 "malformed sample: line %zu: expected `objects: bytes [objects: bytes] @ "
                 "addresses`, found `%s`",
@@ -174,11 +178,13 @@ static enum legacy_result read_sample(struct legacy *l, const struct heap *heap,
     }
     int64_t values[N_COUNTS], *at = values, block_size = 0;
     if (heap->has_allocations) {
-        if (!read_pair(l, heap, counts + ALLOC_COUNT, "allocation", line_number, at, &block_size))
+        if (!legacy_heap_read_pair(l, heap, counts + ALLOC_COUNT, "allocation", line_number, at,
+                                   &block_size))
             return LEGACY_BAD;
         at += 2;
     }
-    if (!read_pair(l, heap, counts + INUSE_COUNT, "inuse", line_number, at, &block_size) ||
+    if (!legacy_heap_read_pair(l, heap, counts + INUSE_COUNT, "inuse", line_number, at,
+                               &block_size) ||
         !legacy_add_addresses(l, addresses, 1, line_number))
         return LEGACY_BAD;
     model_build_number_label(&l->b, STR("bytes"), block_size, STR(""));
@@ -193,16 +199,16 @@ enum legacy_result legacy_read_heap(struct legacy *l)
         return LEGACY_NOT;
     struct header header;
     struct heap heap = {.rate = 1};
-    if (find_header(lines.line, scan_heap_kind, &header)) {
+    if (legacy_heap_find_header(lines.line, scan_heap_kind, &header)) {
         if (!read_heap_header(&header, &heap))
             return LEGACY_NOT;
-    } else if (!find_header(lines.line, scan_growth, &header) &&
-               !find_header(lines.line, scan_fragmentation, &header)) {
+    } else if (!legacy_heap_find_header(lines.line, scan_growth, &header) &&
+               !legacy_heap_find_header(lines.line, scan_fragmentation, &header)) {
         return LEGACY_NOT;
     }
     legacy_begin(l, STR("space"), STR("bytes"), heap.rate);
     if (heap.has_allocations) {
-        // First, for the last type is the one that is shown unless told otherwise.
+        // Allocations come first because the last type is the default.
         model_build_type(&l->b, STR("alloc_objects"), STR("count"));
         model_build_type(&l->b, STR("alloc_space"), STR("bytes"));
         model_build_type(&l->b, STR("inuse_objects"), STR("count"));
@@ -217,7 +223,7 @@ enum legacy_result legacy_read_heap(struct legacy *l)
             continue;
         if (legacy_is_map_start(line))
             break;
-        enum legacy_result result = read_sample(l, &heap, line, lines.number);
+        enum legacy_result result = legacy_heap_read_sample(l, &heap, line, lines.number);
         if (result != LEGACY_OK)
             return result;
     }

@@ -1,10 +1,10 @@
 #include "codec/legacy.h"
 
-// Java's heapz and contentionz: a heading, `key=value` lines, samples, and lines that name
-// the locations, each part ending where a line is not of its kind.
+// Java's heapz and contentionz formats: a header line, `key=value` lines, samples, and lines that
+// name the locations. Each part ends at the first line of another kind.
 
-// Takes the next line off *rest if it ends with a newline; the line is trimmed. What has no
-// newline belongs to the next part.
+// Sets *line to the next line, trimmed, without consuming it. Returns false if no newline follows;
+// such text belongs to the next part.
 static bool next_full_line(struct scan_lines *lines, struct str *line)
 {
     const char *end = memchr(lines->rest.p, '\n', lines->rest.n);
@@ -20,24 +20,24 @@ static void skip_line(struct scan_lines *lines)
     scan_next(lines);
 }
 
-static bool is_word(char c)
+static bool java_is_word_char(char c)
 {
     return c == ' ' || c == '_' || scan_is_digit(c) || (c >= 'a' && c <= 'z') ||
            (c >= 'A' && c <= 'Z');
 }
 
-// The leftmost `key=value` in the line, both of them words and blanks.
-static bool find_attribute(struct str line, struct str *key, struct str *value)
+// Finds the leftmost `key=value` in the line. Both consist of words and blanks.
+static bool java_find_attribute(struct str line, struct str *key, struct str *value)
 {
     for (size_t i = 0; i < line.n; i++) {
         struct scan s = scan_from(line, i);
-        *key = scan_run(&s, is_word);
+        *key = scan_run(&s, java_is_word_char);
         if (key->n == 0)
             continue;
         i += key->n - 1;
         if (!scan_char(&s, '='))
             continue;
-        *value = scan_run(&s, is_word);
+        *value = scan_run(&s, java_is_word_char);
         if (value->n) {
             *key = scan_trim(*key);
             *value = scan_trim(*value);
@@ -47,24 +47,24 @@ static bool find_attribute(struct str line, struct str *key, struct str *value)
     return false;
 }
 
-static void set_types(struct legacy *l, struct str first, struct str second, struct str unit)
+static void java_set_types(struct legacy *l, struct str first, struct str second, struct str unit)
 {
     l->b.p->n_types = 0;
     model_build_type(&l->b, first, STR("count"));
     model_build_type(&l->b, second, unit);
 }
 
-static enum legacy_result read_attribute(struct legacy *l, bool is_heap, struct str key,
-                                         struct str value, size_t line)
+static enum legacy_result java_read_attribute(struct legacy *l, bool is_heap, struct str key,
+                                              struct str value, size_t line)
 {
     struct model_profile *p = l->b.p;
     if (str_eq(key, STR("format")))
         return str_eq(value, STR("java")) ? LEGACY_OK : LEGACY_NOT;
     if (str_eq(key, STR("resolution"))) {
         if (is_heap)
-            set_types(l, STR("inuse_objects"), STR("inuse_space"), value);
+            java_set_types(l, STR("inuse_objects"), STR("inuse_space"), value);
         else
-            set_types(l, STR("contentions"), STR("delay"), value);
+            java_set_types(l, STR("contentions"), STR("delay"), value);
         return LEGACY_OK;
     }
     bool is_period = str_eq(key, STR("sampling period"));
@@ -87,8 +87,9 @@ static enum legacy_result read_attribute(struct legacy *l, bool is_heap, struct 
     return LEGACY_OK;
 }
 
-// The leftmost `<size> <count> @ <addresses>` in the line.
-static bool find_sample(struct str line, struct str *size, struct str *count, struct str *addresses)
+// Finds the leftmost `<size> <count> @ <addresses>` in the line.
+static bool java_find_sample(struct str line, struct str *size, struct str *count,
+                             struct str *addresses)
 {
     for (size_t i = 0; i < line.n; i++) {
         struct scan s = scan_from(line, i);
@@ -107,13 +108,13 @@ static bool find_sample(struct str line, struct str *size, struct str *count, st
     return false;
 }
 
-// LEGACY_NOT: the line is no sample, so that the next part begins.
-static enum legacy_result read_sample(struct legacy *l, bool is_heap, struct str line,
-                                      size_t line_number)
+// Returns LEGACY_NOT if the line is not a sample; then the next part begins.
+static enum legacy_result java_read_sample(struct legacy *l, bool is_heap, struct str line,
+                                           size_t line_number)
 {
     enum { HEAP_RATE = 512 << 10 };
     struct str size_text, count_text, addresses;
-    if (!find_sample(line, &size_text, &count_text, &addresses))
+    if (!java_find_sample(line, &size_text, &count_text, &addresses))
         return LEGACY_NOT;
     if (!legacy_add_addresses(l, addresses, 0, line_number))
         return LEGACY_BAD;
@@ -144,7 +145,7 @@ struct java_name {
     int64_t line;
 };
 
-// The last ( before limit that follows white space; SIZE_MAX if there is none.
+// Returns the last ( before limit that follows white space, or SIZE_MAX.
 static size_t last_paren(struct str s, size_t limit)
 {
     for (size_t i = limit; i-- > 1;)
@@ -153,7 +154,7 @@ static size_t last_paren(struct str s, size_t limit)
     return SIZE_MAX;
 }
 
-// `function (file:line)`.
+// `function (file:line)`
 static bool parse_file_line(struct str s, struct java_name *name)
 {
     if (s.n == 0 || s.p[s.n - 1] != ')')
@@ -177,7 +178,7 @@ static bool parse_file_line(struct str s, struct java_name *name)
     return true;
 }
 
-// `function (/path/of/library.so)`: of the path, only the library matters.
+// `function (/path/of/library.so)`. Only the file name of the path is kept.
 static bool parse_path(struct str s, struct java_name *name)
 {
     if (s.n == 0 || s.p[s.n - 1] != ')')
@@ -200,7 +201,7 @@ static struct java_name parse_name(struct str s)
     return name;
 }
 
-// Functions are one a name, with the first file that was seen for it.
+// Returns the function with this name. It keeps the first file that was seen with the name.
 static uint32_t function_named(struct legacy *l, struct hash_table *by_name,
                                const struct java_name *name)
 {
@@ -221,7 +222,7 @@ enum legacy_result legacy_read_java_names(struct legacy *l, struct str rest, siz
     struct model_profile *p = l->b.p;
     struct hash_table by_name;
     hash_init(&by_name, l->arena, 64);
-    // Lookups go by the address that a location had in the samples.
+    // Names refer to locations by the address that the samples have.
     const uint32_t n_sampled = p->n_locations;
     bool *is_named = arena_array(l->arena, n_sampled, sizeof *is_named);
     struct scan_lines lines = {.rest = rest, .number = line_number};
@@ -264,7 +265,7 @@ enum legacy_result legacy_read_java_names(struct legacy *l, struct str rest, siz
     }
     maps_renumber(&l->b);
     maps_assign(&l->b);
-    // Addresses of one run mean nothing to another.
+    // Addresses are meaningless outside the run that recorded them.
     for (uint32_t i = 0; i < p->n_locations; i++)
         p->locations[i].address = 0;
     if (p->n_types == 0 && p->n_samples) {
@@ -289,16 +290,16 @@ enum legacy_result legacy_read_java(struct legacy *l)
     for (struct str key, value; next_full_line(&lines, &line); skip_line(&lines)) {
         if (line.n == 0)
             continue;
-        if (!find_attribute(line, &key, &value))
+        if (!java_find_attribute(line, &key, &value))
             break;
-        enum legacy_result result = read_attribute(l, is_heap, key, value, lines.number + 1);
+        enum legacy_result result = java_read_attribute(l, is_heap, key, value, lines.number + 1);
         if (result != LEGACY_OK)
             return result;
     }
     for (; next_full_line(&lines, &line); skip_line(&lines)) {
         if (line.n == 0)
             continue;
-        enum legacy_result result = read_sample(l, is_heap, line, lines.number + 1);
+        enum legacy_result result = java_read_sample(l, is_heap, line, lines.number + 1);
         if (result == LEGACY_BAD)
             return result;
         if (result == LEGACY_NOT)

@@ -1,6 +1,6 @@
 #include "codec/legacy.h"
 
-// Text formats of counted stacks: Go's goroutine and threadcreate profiles, threadz, and
+// Text formats with counted stacks: Go's goroutine and threadcreate profiles, threadz, and the
 // contention profiles of C++ and Go.
 
 static bool scan_is_not_space(char c)
@@ -8,7 +8,7 @@ static bool scan_is_not_space(char c)
     return !scan_is_space(c);
 }
 
-// `<type> profile: total <n>` and nothing else.
+// `<type> profile: total <n>`, the whole line
 static bool scan_count_header(struct str line, struct str *type)
 {
     struct scan s = scan_from(line, 0);
@@ -17,13 +17,13 @@ static bool scan_count_header(struct str line, struct str *type)
            s.at == s.end;
 }
 
-// `<n> @ 0x1 0x2`, each address after one space.
+// `<n> @ 0x1 0x2`, one space before each address
 static enum legacy_result read_count_sample(struct legacy *l, struct str line, size_t line_number)
 {
     struct scan s = scan_from(line, 0);
     struct str digits = scan_run(&s, scan_is_digit);
     int64_t count;
-    // A leading 0 makes it octal, as ever.
+    // As in pprof, a leading 0 makes the number octal.
     bool is_ok = scan_text(&s, STR(" @")) && s.at < s.end && scan_int(digits, &count);
     while (is_ok && s.at < s.end) {
         uint64_t address;
@@ -65,7 +65,7 @@ enum legacy_result legacy_read_count(struct legacy *l)
     return LEGACY_OK;
 }
 
-// `--- threadz <n> ---`, anywhere in the line.
+// `--- threadz <n> ---`, anywhere in the line
 static bool has_threadz_start(struct str line)
 {
     struct str start = STR("--- threadz ");
@@ -77,7 +77,7 @@ static bool has_threadz_start(struct str line)
     return false;
 }
 
-// `--- Thread <hex> (name: <any>/<n>) stack: ---`, anywhere in the line.
+// `--- Thread <hex> (name: <any>/<n>) stack: ---`, anywhere in the line
 static bool has_thread_start(struct str line)
 {
     struct str start = STR("--- Thread "), end = STR(") stack: ---");
@@ -99,9 +99,10 @@ static bool has_thread_start(struct str line)
     return false;
 }
 
-// Adds the frames of one thread. *next becomes the line that ended it; at the end of the
-// input that is the last line once more, which decides how the profile ends.
-static enum legacy_result read_thread(struct legacy *l, struct scan_lines *lines, struct str *next)
+// Adds the frames of one thread. Sets *next to the line that ended it. At the end of the input that
+// is the last line read, and the caller decides by it how the profile ends.
+static enum legacy_result threadz_read_thread(struct legacy *l, struct scan_lines *lines,
+                                              struct str *next)
 {
     bool is_same = false;
     *next = STR("");
@@ -118,7 +119,7 @@ static enum legacy_result read_thread(struct legacy *l, struct scan_lines *lines
         uint64_t address;
         int found;
         struct str rest = *next;
-        // The leaf is where the thread is, the others are where calls return to.
+        // The leaf is the current address; the other frames are return addresses.
         while ((found = scan_address(&rest, &address)) > 0)
             legacy_add_frame(l, address - (l->n_frames > 0));
         if (found < 0) {
@@ -154,7 +155,7 @@ enum legacy_result legacy_read_thread(struct legacy *l)
             break;
         if (!has_thread_start(line))
             return LEGACY_NOT;
-        enum legacy_result result = read_thread(l, &lines, &line);
+        enum legacy_result result = threadz_read_thread(l, &lines, &line);
         if (result != LEGACY_OK)
             return result;
         struct model_profile *p = l->b.p;
@@ -172,8 +173,9 @@ struct contention {
     int64_t period, cycles_per_second, duration;
 };
 
-// One `key = value` of the header. False if it is none that C++ or Go write.
-static bool read_attribute(struct contention *c, struct str key, struct str value)
+// Reads one `key = value` of the header. Returns false if neither C++ nor Go writes this key, or if
+// the value is invalid.
+static bool contention_read_attribute(struct contention *c, struct str key, struct str value)
 {
     if (str_eq(key, STR("cycles/second")))
         return scan_int(value, &c->cycles_per_second);
@@ -189,10 +191,10 @@ static bool read_attribute(struct contention *c, struct str key, struct str valu
     return str_eq(key, STR("discarded samples"));
 }
 
-// `<delay> <count> @<addresses>`: the leftmost in the line. The blanks between the two
-// numbers may be missing; then the last digit is the count.
-static bool find_contention(struct str line, struct str *delay, struct str *count,
-                            struct str *addresses)
+// Finds the leftmost `<delay> <count> @<addresses>` in the line. The blanks between the two numbers
+// may be missing; then the last digit is the count.
+static bool contention_find_sample(struct str line, struct str *delay, struct str *count,
+                                   struct str *addresses)
 {
     for (size_t i = 0; i < line.n; i++) {
         struct scan s = scan_from(line, i);
@@ -215,18 +217,18 @@ static bool find_contention(struct str line, struct str *delay, struct str *coun
     return false;
 }
 
-static enum legacy_result read_contention(struct legacy *l, const struct contention *c,
-                                          struct str line, size_t line_number)
+static enum legacy_result contention_read_sample(struct legacy *l, const struct contention *c,
+                                                 struct str line, size_t line_number)
 {
     struct str delay_text, count_text, addresses;
-    if (!find_contention(line, &delay_text, &count_text, &addresses))
+    if (!contention_find_sample(line, &delay_text, &count_text, &addresses))
         return LEGACY_NOT;
     int64_t delay, count;
     if (!str_to_i64(delay_text, &delay) || !str_to_i64(count_text, &count)) {
         err_set(l->e, "malformed sample: line %zu: a number has more than 63 bits", line_number);
         return LEGACY_BAD;
     }
-    // One in so many was sampled; delays are in cycles if their rate is known.
+    // Scale by the sampling period. Delays are in cycles if the cycle rate is known.
     if (c->period > 0) {
         if (c->cycles_per_second > 0) {
             double per_nanosecond = (double)c->cycles_per_second / 1e9;
@@ -255,8 +257,8 @@ enum legacy_result legacy_read_contention(struct legacy *l)
         size_t equals = str_find(line, STR("="), 0);
         if (str_starts(line, STR("---")) || equals == SIZE_MAX)
             break;
-        if (!read_attribute(&c, scan_trim(str_from_to(line, 0, equals)),
-                            scan_trim(str_from_to(line, equals + 1, line.n))))
+        if (!contention_read_attribute(&c, scan_trim(str_from_to(line, 0, equals)),
+                                       scan_trim(str_from_to(line, equals + 1, line.n))))
             return LEGACY_NOT;
     }
     legacy_begin(l, STR("contentions"), STR("count"), c.period);
@@ -269,7 +271,7 @@ enum legacy_result legacy_read_contention(struct legacy *l)
             break;
         if (scan_is_blank_or_comment(line))
             continue;
-        enum legacy_result result = read_contention(l, &c, line, lines.number);
+        enum legacy_result result = contention_read_sample(l, &c, line, lines.number);
         if (result != LEGACY_OK)
             return result;
     } while (scan_next(&lines));

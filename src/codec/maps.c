@@ -10,8 +10,8 @@ static bool is_not_space(char c)
     return !scan_is_space(c);
 }
 
-// Takes white space and, after it, a token of the class; nothing if either is missing.
-static struct str spaced(struct scan *s, bool (*in_class)(char))
+// Scans white space and a token of the class. Consumes nothing if either is missing.
+static struct str scan_spaced_token(struct scan *s, bool (*in_class)(char))
 {
     struct scan at = *s;
     if (scan_run(&at, scan_is_space).n == 0)
@@ -22,8 +22,8 @@ static struct str spaced(struct scan *s, bool (*in_class)(char))
     return token;
 }
 
-// A hexadecimal number with or without 0x; the 0 of a 0x that leads nowhere is a number.
-static struct str hex_number(struct scan *s)
+// Scans a hexadecimal number with or without 0x. A 0x without digits counts as the number 0.
+static struct str scan_hex_number(struct scan *s)
 {
     struct scan after_prefix = *s;
     if (scan_text(&after_prefix, STR("0x")) && after_prefix.at < after_prefix.end &&
@@ -39,14 +39,14 @@ struct range {
     struct scan after;
 };
 
-// A range is two numbers with at most one separator, which may be missing: then a single
-// run of digits is cut in two. These are the ways to read one, most wanted first.
-static int read_range(struct str line, struct range ways[RANGE_WAYS])
+// A range is two numbers with at most one separator. Without a separator, one run of digits is
+// split in two. Returns the possible ways to read the range, preferred first.
+static int scan_map_range(struct str line, struct range ways[RANGE_WAYS])
 {
     int n = 0;
     struct scan s = scan_from(line, 0);
     scan_run(&s, scan_is_space);
-    struct str start = hex_number(&s);
+    struct str start = scan_hex_number(&s);
     if (start.n == 0)
         return 0;
 
@@ -54,7 +54,7 @@ static int read_range(struct str line, struct range ways[RANGE_WAYS])
     if (apart.at < apart.end && (*apart.at == '-' || scan_is_space(*apart.at))) {
         apart.at++;
         scan_run(&apart, scan_is_space);
-        struct str limit = hex_number(&apart);
+        struct str limit = scan_hex_number(&apart);
         if (limit.n)
             ways[n++] = (struct range){start, limit, apart};
     }
@@ -63,40 +63,40 @@ static int read_range(struct str line, struct range ways[RANGE_WAYS])
     struct str shorter = {start.p, start.n - 1};
     struct scan cut = {start.p + start.n - 1, s.end};
     struct scan prefixed = cut;
-    struct str limit = hex_number(&prefixed);
+    struct str limit = scan_hex_number(&prefixed);
     ways[n++] = (struct range){shorter, limit, prefixed};
     if (prefixed.at != s.at)
         ways[n++] = (struct range){shorter, {cut.at, 1}, s};
     return n;
 }
 
-// What follows the range in /proc/<pid>/maps: [perm] [offset] major:minor inode [file].
-static bool read_proc_rest(struct scan s, struct maps_entry *entry)
+// Reads the rest of a /proc/<pid>/maps line: [perm] [offset] major:minor inode [file].
+static bool scan_proc_rest(struct scan s, struct maps_entry *entry)
 {
     scan_char(&s, ':');
-    entry->perm = spaced(&s, is_perm);
+    entry->perm = scan_spaced_token(&s, is_perm);
     struct scan before = s;
-    entry->offset = spaced(&s, scan_is_hex);
+    entry->offset = scan_spaced_token(&s, scan_is_hex);
     struct scan device = s;
-    if (spaced(&device, scan_is_hex).n == 0) {
-        // What looked like the offset may be the device already.
+    if (scan_spaced_token(&device, scan_is_hex).n == 0) {
+        // The token taken for the offset may already be the device.
         entry->offset = (struct str){0};
         device = before;
-        spaced(&device, scan_is_hex);
+        scan_spaced_token(&device, scan_is_hex);
     }
     if (!scan_char(&device, ':') || scan_run(&device, scan_is_hex).n == 0 ||
-        spaced(&device, scan_is_digit).n == 0)
+        scan_spaced_token(&device, scan_is_digit).n == 0)
         return false;
-    entry->file = spaced(&device, is_not_space);
+    entry->file = scan_spaced_token(&device, is_not_space);
     return true;
 }
 
-// The brief form: [perm] [file] [(@offset)] [build id]. All of it is optional.
-static void read_brief_rest(struct scan s, struct maps_entry *entry)
+// Reads the rest of the brief form: [perm] [file] [(@offset)] [build id]. All of it is optional.
+static void scan_brief_rest(struct scan s, struct maps_entry *entry)
 {
     scan_char(&s, ':');
-    entry->perm = spaced(&s, is_perm);
-    entry->file = spaced(&s, is_not_space);
+    entry->perm = scan_spaced_token(&s, is_perm);
+    entry->file = scan_spaced_token(&s, is_not_space);
     struct scan at = s;
     scan_run(&at, scan_is_space);
     if (at.at != s.at && scan_text(&at, STR("(@"))) {
@@ -106,22 +106,22 @@ static void read_brief_rest(struct scan s, struct maps_entry *entry)
             s = at;
         }
     }
-    entry->build_id = spaced(&s, scan_is_hex);
+    entry->build_id = scan_spaced_token(&s, scan_is_hex);
 }
 
 bool maps_parse(struct str line, struct maps_entry *entry)
 {
     struct range ways[RANGE_WAYS];
-    int n = read_range(line, ways);
+    int n = scan_map_range(line, ways);
     for (int i = 0; i < n; i++) {
         *entry = (struct maps_entry){.start = ways[i].start, .limit = ways[i].limit};
-        if (read_proc_rest(ways[i].after, entry))
+        if (scan_proc_rest(ways[i].after, entry))
             return true;
     }
     if (n == 0)
         return false;
     *entry = (struct maps_entry){.start = ways[0].start, .limit = ways[0].limit};
-    read_brief_rest(ways[0].after, entry);
+    scan_brief_rest(ways[0].after, entry);
     return true;
 }
 
@@ -146,7 +146,7 @@ bool maps_parse_mapping(struct model_strings *strings, struct str line,
     return true;
 }
 
-// A prefix that a logger put in front of the line: `anything:line] `.
+// Strips the prefix of a logger: `anything:line] `.
 static struct str without_log_prefix(struct str line)
 {
     size_t bracket = 0;
@@ -162,7 +162,7 @@ static struct str without_log_prefix(struct str line)
     return str_from_to(line, bracket + 2, line.n);
 }
 
-// The attributes that were defined so far, as a trie over their names.
+// The attributes defined so far, in a trie over their names.
 struct attr_node {
     uint32_t child, sibling; // 0: none; node 0 is the root, the $
     uint32_t value;          // index of the attribute + 1
@@ -174,14 +174,14 @@ struct attrs {
     struct attr_node *nodes;
     struct str *values;
     size_t n_nodes, cap_nodes, n_values, cap_values;
-    char *text; // of the line with its replacements
+    char *text; // the current line after replacement
     size_t n_text, cap_text;
-    // Attributes may mention attributes, so that a few lines can ask for any amount of
-    // text; this is how much work is left.
+    // Attributes may refer to attributes, so a few lines could expand to any amount of text. This
+    // is the work that remains allowed.
     size_t budget;
 };
 
-static void spend(struct attrs *a, size_t amount, size_t line)
+static void attrs_spend(struct attrs *a, size_t amount, size_t line)
 {
     if (amount > a->budget)
         arena_fail(a->arena,
@@ -190,38 +190,38 @@ static void spend(struct attrs *a, size_t amount, size_t line)
     a->budget -= amount;
 }
 
-static uint32_t child_of(struct attrs *a, uint32_t node, char byte, size_t line)
+static uint32_t attrs_child(struct attrs *a, uint32_t node, char byte, size_t line)
 {
     uint32_t child = a->nodes[node].child;
     size_t steps = 1;
     for (; child && a->nodes[child].byte != byte; child = a->nodes[child].sibling)
         steps++;
-    spend(a, steps, line);
+    attrs_spend(a, steps, line);
     return child;
 }
 
-static uint32_t add_node(struct attrs *a, struct attr_node node)
+static uint32_t attrs_add_node(struct attrs *a, struct attr_node node)
 {
     a->nodes = arena_push(a->arena, a->nodes, a->n_nodes, &a->cap_nodes, sizeof *a->nodes);
     a->nodes[a->n_nodes] = node;
     return (uint32_t)a->n_nodes++;
 }
 
-static void define(struct attrs *a, struct str name, struct str value, size_t line)
+static void attrs_define(struct attrs *a, struct str name, struct str value, size_t line)
 {
     if (a->n_nodes == 0)
-        add_node(a, (struct attr_node){.byte = '$'});
+        attrs_add_node(a, (struct attr_node){.byte = '$'});
     uint32_t node = 0;
     for (size_t i = 0; i < name.n; i++) {
-        uint32_t next = child_of(a, node, name.p[i], line);
+        uint32_t next = attrs_child(a, node, name.p[i], line);
         if (!next) {
             struct attr_node made = {.sibling = a->nodes[node].child, .byte = name.p[i]};
-            next = add_node(a, made);
+            next = attrs_add_node(a, made);
             a->nodes[node].child = next;
         }
         node = next;
     }
-    // The first definition of a name stays.
+    // The first definition of a name wins.
     if (a->nodes[node].value)
         return;
     a->values = arena_push(a->arena, a->values, a->n_values, &a->cap_values, sizeof *a->values);
@@ -229,7 +229,7 @@ static void define(struct attrs *a, struct str name, struct str value, size_t li
     a->nodes[node].value = (uint32_t)a->n_values;
 }
 
-static void append(struct attrs *a, struct str text)
+static void attrs_append(struct attrs *a, struct str text)
 {
     if (a->n_text + text.n > a->cap_text) {
         size_t want = (a->n_text + text.n) * 2;
@@ -241,14 +241,14 @@ static void append(struct attrs *a, struct str text)
     a->n_text += text.n;
 }
 
-// The attribute named at the start of rest, which follows a $: of several that fit, the one
-// that was defined first. 0 if none does; else *length is how much its name takes.
-static uint32_t find_attr(struct attrs *a, struct str rest, size_t *length, size_t line)
+// Finds the attribute named at the start of rest, which follows a $. If several match, the one
+// defined first wins. Returns index + 1 and sets *length to the length of the name, or returns 0.
+static uint32_t attrs_find(struct attrs *a, struct str rest, size_t *length, size_t line)
 {
     uint32_t node = 0, best = a->nodes[0].value;
     *length = 0;
     for (size_t i = 0; i < rest.n; i++) {
-        node = child_of(a, node, rest.p[i], line);
+        node = attrs_child(a, node, rest.p[i], line);
         if (!node)
             break;
         uint32_t value = a->nodes[node].value;
@@ -260,7 +260,7 @@ static uint32_t find_attr(struct attrs *a, struct str rest, size_t *length, size
     return best;
 }
 
-static struct str replace(struct attrs *a, struct str line, size_t number)
+static struct str attrs_replace(struct attrs *a, struct str line, size_t number)
 {
     if (a->n_values == 0 || !memchr(line.p, '$', line.n))
         return line;
@@ -272,15 +272,15 @@ static struct str replace(struct attrs *a, struct str line, size_t number)
             break;
         at = (size_t)(dollar - line.p) + 1;
         size_t length;
-        uint32_t value = find_attr(a, str_from_to(line, at, line.n), &length, number);
+        uint32_t value = attrs_find(a, str_from_to(line, at, line.n), &length, number);
         if (!value)
             continue;
-        spend(a, a->values[value - 1].n, number);
-        append(a, str_from_to(line, kept, at - 1));
-        append(a, a->values[value - 1]);
+        attrs_spend(a, a->values[value - 1].n, number);
+        attrs_append(a, str_from_to(line, kept, at - 1));
+        attrs_append(a, a->values[value - 1]);
         kept = at += length;
     }
-    append(a, str_from_to(line, kept, line.n));
+    attrs_append(a, str_from_to(line, kept, line.n));
     return (struct str){a->text, a->n_text};
 }
 
@@ -291,7 +291,7 @@ void maps_read(struct model_builder *b, struct scan_lines *lines)
         .budget = ((size_t)16 << 20) + 64 * lines->rest.n,
     };
     while (scan_next(lines)) {
-        struct str line = replace(&attrs, without_log_prefix(lines->line), lines->number);
+        struct str line = attrs_replace(&attrs, without_log_prefix(lines->line), lines->number);
         struct model_mapping mapping;
         bool is_mapping;
         if (maps_parse_mapping(b->p->strings, line, &mapping, &is_mapping)) {
@@ -300,7 +300,7 @@ void maps_read(struct model_builder *b, struct scan_lines *lines)
         }
         size_t equals = is_mapping ? SIZE_MAX : str_find(line, STR("="), 0);
         if (equals != SIZE_MAX)
-            define(&attrs, scan_trim(str_from_to(line, 0, equals)),
-                   scan_trim(str_from_to(line, equals + 1, line.n)), lines->number);
+            attrs_define(&attrs, scan_trim(str_from_to(line, 0, equals)),
+                         scan_trim(str_from_to(line, equals + 1, line.n)), lines->number);
     }
 }

@@ -1,38 +1,42 @@
-// Memory maps: the lines of /proc/<pid>/maps and their shorter relatives that stand at the
-// end of the older formats, and which mapping an address belongs to.
+// Memory maps: the lines of /proc/<pid>/maps and the shorter forms at the end of older formats.
+// Also finds the mapping that contains an address.
 #pragma once
 
 #include "codec/scan.h"
 #include "model/builder.h"
 
-// One line, taken apart but not judged; empty where the line has nothing.
+// The fields of one line as text, not validated. Missing fields are empty.
 struct maps_entry {
     struct str start, limit, perm, offset, file, build_id;
 };
 
-// False if the line describes no mapping.
+// Returns false if the line is not a mapping.
 bool maps_parse(struct str line, struct maps_entry *entry);
-// False if the line describes no mapping, or one that is not executable (then *is_mapping
-// is true), or has numbers that do not fit.
+// Converts an executable mapping. Returns false if the line is not a mapping, if a number does not
+// fit, or if the mapping is not executable; only in the last case is *is_mapping true.
 bool maps_parse_mapping(struct model_strings *strings, struct str line,
                         struct model_mapping *mapping, bool *is_mapping);
 
-// Adds the executable mappings in the rest of lines to b. Lines `attr=value` define what
-// $attr stands for further down; all else is skipped. Gives up through the arena when
-// such replacements blow the text up.
+// Adds the executable mappings in the remaining lines to b. A line `attr=value` defines $attr for
+// the lines that follow. Other lines are skipped. Fails through the arena if replacements expand to
+// too much text.
 void maps_read(struct model_builder *b, struct scan_lines *lines);
 
-// Does what pprof does with the mappings of a profile that has no ids yet: joins what was
-// split, moves the main binary to the front, keeps the locations and functions that the
-// samples use, in the order of their use, and gives every address its mapping.
+// Prepares the mappings as pprof does: joins mappings that were split and moves the main binary to
+// the front. Assigns ids to the mappings.
 void maps_massage(struct model_builder *b);
-// Only that the main binary comes first.
+// Moves the main binary to the front and assigns ids to the mappings.
 void maps_main_first(struct model_builder *b);
+// Keeps the locations and functions that samples use, in the order of their first use, and assigns
+// ids to them.
 void maps_renumber(struct model_builder *b);
+// Gives every location without a mapping the one that contains its address, or else an artificial
+// mapping that contains everything.
 void maps_assign(struct model_builder *b);
 
-// The first mapping, in the order of the profile, that holds an address.
+// An index to find the first mapping, in the profile's order, that contains an address. It lives in
+// arena and copies the ranges.
 struct maps_index;
 struct maps_index *maps_index_new(struct arena *arena, const struct model_profile *p);
-// MODEL_NONE if no mapping does.
+// Returns MODEL_NONE if no mapping contains the address.
 uint32_t maps_find(const struct maps_index *index, uint64_t address);

@@ -1,10 +1,10 @@
-// Messages that travel as protocol buffers or as JSON, described once: a table of fields and the
-// C struct that they land in. One decoder and one encoder serve every request and answer of the
-// server, and OTLP.
+// Messages encoded as protocol buffers or JSON. Each is described once, by a table of fields and
+// the C struct that receives them. One decoder and one encoder serve all requests and responses of
+// the server, and OTLP.
 //
-// JSON follows protobuf's rules: fields by lowerCamel or by their proto name, 64-bit integers as
-// strings or numbers (written as strings), bytes in base64, enumerations by name or number,
-// unknown fields ignored, null as absent.
+// JSON follows protobuf's rules. Fields have their lowerCamelCase or proto name. 64-bit integers
+// are strings or numbers (written as strings). Bytes are base64. Enumerations are read by name or
+// number. Unknown fields are ignored. null means absent.
 #pragma once
 
 #include "base/arena.h"
@@ -16,15 +16,15 @@ enum message_kind {
     MESSAGE_BOOL,    // bool
     MESSAGE_STRING,  // struct str, valid UTF-8
     MESSAGE_BYTES,   // struct str
-    MESSAGE_HEX,     // struct str: bytes that JSON has as hexadecimal digits
-    MESSAGE_MESSAGE, // a pointer to the struct, NULL if absent; in a list, the structs themselves
+    MESSAGE_HEX,     // struct str; JSON input has hexadecimal digits
+    MESSAGE_MESSAGE, // pointer to the struct, NULL if absent; lists hold the structs
 };
 
-// What a repeated field lands in.
+// The C type of a repeated field.
 struct message_list {
     void *items;
     size_t n, cap;
-    bool packed; // some of it came packed: tells versions of a message apart
+    bool packed; // part of it was packed; distinguishes versions of a message
 };
 
 struct message_enum {
@@ -36,14 +36,14 @@ struct message;
 
 struct message_field {
     uint32_t number;
-    const char *json, *name; // name: NULL if it is the same
+    const char *json, *name; // name: proto name, NULL if equal to json
     enum message_kind kind;
     bool repeated;
-    bool small; // an int32 or uint32: JSON writes it as a number
-    bool fixed; // eight bytes an item where it is packed
+    bool small; // int32 or uint32: JSON output is a number
+    bool fixed; // packed items have eight bytes each
     size_t offset;
-    const struct message *message;    // of MESSAGE_MESSAGE
-    const struct message_enum *names; // of an enumeration; NULL-name-terminated
+    const struct message *message;    // for MESSAGE_MESSAGE
+    const struct message_enum *names; // for an enumeration; ends with a NULL name
 };
 
 struct message {
@@ -57,18 +57,20 @@ struct message {
         sizeof(type), table, sizeof(table) / sizeof(table)[0] \
     }
 
-// Both return the zeroed and filled struct in arena, or NULL with e filled. What it holds points
-// into data.
+// Decodes a message into a zeroed struct in arena. Returns NULL with e filled on failure. Strings
+// and bytes may point into data, so data must outlive the result.
 void *message_read_proto(const struct message *m, struct arena *arena, const uint8_t *data,
                          size_t n, struct err *e);
-// The same for JSON.
+// Like message_read_proto, for JSON.
 void *message_read_json(const struct message *m, struct arena *arena, const uint8_t *data, size_t n,
                         struct err *e);
 
-// Defaults (zero, empty) are left out of both.
+// Encode a message. Default values (zero, empty) are omitted.
 void message_write_proto(const struct message *m, const void *object, struct out *out);
 void message_write_json(const struct message *m, const void *object, struct out *out);
 
+// Whether s is valid UTF-8.
 bool message_is_utf8(struct str s);
-// The decoded bytes in arena; p is NULL if it is not base64 (either alphabet, padded or not).
+// Decodes base64 (either alphabet, with or without padding) into arena. p is NULL if text is
+// invalid.
 struct str message_base64(struct arena *arena, struct str text);

@@ -24,8 +24,8 @@ static size_t item_size(const struct message_field *f)
     }
 }
 
-// Where the next value of f goes.
-static void *place(struct arena *arena, const struct message_field *f, void *object)
+// Returns where the next value of f is stored. Appends an item if f is repeated.
+static void *field_destination(struct arena *arena, const struct message_field *f, void *object)
 {
     void *at = (char *)object + f->offset;
     if (f->repeated) {
@@ -37,7 +37,7 @@ static void *place(struct arena *arena, const struct message_field *f, void *obj
     if (f->kind != MESSAGE_MESSAGE)
         return at;
     void **child = at;
-    if (!*child) // a second occurrence is merged into the first, as protobuf asks
+    if (!*child) // protobuf merges repeated occurrences of a submessage
         *child = arena_alloc(arena, f->message->size);
     return *child;
 }
@@ -47,7 +47,7 @@ bool message_is_utf8(struct str s)
     for (size_t i = 0; i < s.n;) {
         uint64_t eight;
         if (s.n >= sizeof eight) {
-            // The last ones overlap with those before.
+            // The last word overlaps the previous one.
             bool last = s.n - i < sizeof eight;
             memcpy(&eight, last ? s.p + s.n - sizeof eight : s.p + i, sizeof eight);
             if (!(eight & 0x8080808080808080u)) {
@@ -71,10 +71,10 @@ bool message_is_utf8(struct str s)
 
 // --- protocol buffers ---
 
-static int read_fields(const struct message *m, struct arena *arena, struct proto_span s,
-                       void *object, int depth, struct err *e);
+static int proto_read_fields(const struct message *m, struct arena *arena, struct proto_span s,
+                             void *object, int depth, struct err *e);
 
-static const struct message_field *find_number(const struct message *m, uint64_t number)
+static const struct message_field *find_field_number(const struct message *m, uint64_t number)
 {
     for (size_t i = 0; i < m->n_fields; i++)
         if (m->fields[i].number == number)
@@ -90,10 +90,10 @@ static uint64_t little_endian(struct proto_span s)
     return v;
 }
 
-static void put_number(struct arena *arena, const struct message_field *f, void *object, int wire,
-                       uint64_t bits)
+static void store_number(struct arena *arena, const struct message_field *f, void *object, int wire,
+                         uint64_t bits)
 {
-    void *at = place(arena, f, object);
+    void *at = field_destination(arena, f, object);
     if (f->kind == MESSAGE_DOUBLE) {
         float single;
         uint32_t low = (uint32_t)bits;
@@ -109,13 +109,13 @@ static void put_number(struct arena *arena, const struct message_field *f, void 
     }
 }
 
-static int bad_field(const struct message_field *f, struct err *e)
+static int field_decode_error(const struct message_field *f, struct err *e)
 {
     return err_set(e, "field %u (%s) cannot be decoded", f->number, f->json);
 }
 
-static int read_packed(const struct message_field *f, struct arena *arena, struct proto_span s,
-                       void *object, struct err *e)
+static int proto_read_packed(const struct message_field *f, struct arena *arena,
+                             struct proto_span s, void *object, struct err *e)
 {
     ((struct message_list *)((char *)object + f->offset))->packed = true;
     bool fixed = f->kind == MESSAGE_DOUBLE || f->fixed;
@@ -123,19 +123,19 @@ static int read_packed(const struct message_field *f, struct arena *arena, struc
         uint64_t bits;
         if (fixed) {
             if (s.end - s.p < 8)
-                return bad_field(f, e);
+                return field_decode_error(f, e);
             bits = little_endian((struct proto_span){s.p, s.p + 8});
             s.p += 8;
         } else if (!proto_varint(&s, &bits)) {
-            return bad_field(f, e);
+            return field_decode_error(f, e);
         }
-        put_number(arena, f, object, fixed ? WIRE_FIXED64 : WIRE_VARINT, bits);
+        store_number(arena, f, object, fixed ? WIRE_FIXED64 : WIRE_VARINT, bits);
     }
     return 0;
 }
 
-static int read_field(const struct message_field *f, struct arena *arena,
-                      const struct proto_field *v, void *object, int depth, struct err *e)
+static int proto_read_field(const struct message_field *f, struct arena *arena,
+                            const struct proto_field *v, void *object, int depth, struct err *e)
 {
     struct str text = {(const char *)v->span.p, (size_t)(v->span.end - v->span.p)};
     switch (f->kind) {
@@ -143,33 +143,35 @@ static int read_field(const struct message_field *f, struct arena *arena,
     case MESSAGE_DOUBLE:
     case MESSAGE_BOOL:
         if (v->wire == WIRE_BYTES)
-            return f->repeated ? read_packed(f, arena, v->span, object, e) : bad_field(f, e);
-        put_number(arena, f, object, v->wire,
-                   v->wire == WIRE_VARINT ? v->value : little_endian(v->span));
+            return f->repeated ? proto_read_packed(f, arena, v->span, object, e)
+                               : field_decode_error(f, e);
+        store_number(arena, f, object, v->wire,
+                     v->wire == WIRE_VARINT ? v->value : little_endian(v->span));
         return 0;
     case MESSAGE_STRING:
         if (v->wire != WIRE_BYTES)
-            return bad_field(f, e);
+            return field_decode_error(f, e);
         if (!message_is_utf8(text))
             return err_set(e, "field %u (%s) is not valid UTF-8", f->number, f->json);
-        *(struct str *)place(arena, f, object) = text;
+        *(struct str *)field_destination(arena, f, object) = text;
         return 0;
     case MESSAGE_BYTES:
     case MESSAGE_HEX:
         if (v->wire != WIRE_BYTES)
-            return bad_field(f, e);
-        *(struct str *)place(arena, f, object) = text;
+            return field_decode_error(f, e);
+        *(struct str *)field_destination(arena, f, object) = text;
         return 0;
     case MESSAGE_MESSAGE:
         if (v->wire != WIRE_BYTES)
-            return bad_field(f, e);
-        return read_fields(f->message, arena, v->span, place(arena, f, object), depth + 1, e);
+            return field_decode_error(f, e);
+        return proto_read_fields(f->message, arena, v->span, field_destination(arena, f, object),
+                                 depth + 1, e);
     }
     return 0;
 }
 
-static int read_fields(const struct message *m, struct arena *arena, struct proto_span s,
-                       void *object, int depth, struct err *e)
+static int proto_read_fields(const struct message *m, struct arena *arena, struct proto_span s,
+                             void *object, int depth, struct err *e)
 {
     const uint8_t *from = s.p;
     if (depth > DEPTH_MAX)
@@ -179,8 +181,8 @@ static int read_fields(const struct message *m, struct arena *arena, struct prot
         size_t at = (size_t)(s.p - from);
         if (!proto_next(&s, &v) || v.number == 0)
             return err_set(e, "not a protocol buffer: no field can be decoded at byte %zu", at);
-        const struct message_field *f = find_number(m, v.number);
-        if (f && read_field(f, arena, &v, object, depth, e))
+        const struct message_field *f = find_field_number(m, v.number);
+        if (f && proto_read_field(f, arena, &v, object, depth, e))
             return -1;
     }
     return 0;
@@ -190,7 +192,8 @@ void *message_read_proto(const struct message *m, struct arena *arena, const uin
                          size_t n, struct err *e)
 {
     void *object = arena_alloc(arena, m->size);
-    return read_fields(m, arena, (struct proto_span){data, data + n}, object, 0, e) ? NULL : object;
+    return proto_read_fields(m, arena, (struct proto_span){data, data + n}, object, 0, e) ? NULL
+                                                                                          : object;
 }
 
 // --- JSON ---
@@ -229,7 +232,7 @@ struct str message_base64(struct arena *arena, struct str text)
     return (struct str){(char *)to, (size_t)(at - to)};
 }
 
-static int hex_digit(char c)
+static int json_hex_digit(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -237,11 +240,11 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-static struct str from_hex(struct arena *arena, struct str text)
+static struct str decode_hex(struct arena *arena, struct str text)
 {
     char *to = arena_alloc(arena, text.n / 2 + 1);
     for (size_t i = 0; i + 1 < text.n; i += 2) {
-        int high = hex_digit(text.p[i]), low = hex_digit(text.p[i + 1]);
+        int high = json_hex_digit(text.p[i]), low = json_hex_digit(text.p[i + 1]);
         if (high < 0 || low < 0)
             return (struct str){NULL, 0};
         to[i / 2] = (char)(high << 4 | low);
@@ -249,16 +252,16 @@ static struct str from_hex(struct arena *arena, struct str text)
     return text.n % 2 ? (struct str){NULL, 0} : (struct str){to, text.n / 2};
 }
 
-static int take_object(const struct message *m, struct arena *arena, struct json json, void *object,
-                       int depth, struct err *e);
+static int json_read_object(const struct message *m, struct arena *arena, struct json json,
+                            void *object, int depth, struct err *e);
 
-static int wrong(const struct message_field *f, const char *wanted, struct err *e)
+static int json_field_error(const struct message_field *f, const char *wanted, struct err *e)
 {
     return err_set(e, "field \"%s\": expected %s", f->json, wanted);
 }
 
-static int take_int(const struct message_field *f, struct arena *arena, struct json json,
-                    int64_t *value, struct err *e)
+static int json_read_int(const struct message_field *f, struct arena *arena, struct json json,
+                         int64_t *value, struct err *e)
 {
     enum json_kind kind = json_kind(json);
     uint64_t large;
@@ -271,7 +274,7 @@ static int take_int(const struct message_field *f, struct arena *arena, struct j
             return 0;
         }
         if (!json_double(json, &d) || d != floor(d) || d < -9.2e18 || d > 9.2e18)
-            return wrong(f, "a 64-bit integer", e);
+            return json_field_error(f, "a 64-bit integer", e);
         *value = (int64_t)d;
         return 0;
     }
@@ -280,7 +283,7 @@ static int take_int(const struct message_field *f, struct arena *arena, struct j
         return 0;
     }
     if (kind != JSON_STRING)
-        return wrong(f, "an integer", e);
+        return json_field_error(f, "an integer", e);
     struct str text = json_string(json, arena);
     for (const struct message_enum *n = f->names; n && n->name; n++)
         if (str_eq(text, str_from(n->name))) {
@@ -293,35 +296,35 @@ static int take_int(const struct message_field *f, struct arena *arena, struct j
         *value = (int64_t)large;
         return 0;
     }
-    return wrong(f, f->names ? "one of its names or a number" : "a 64-bit integer", e);
+    return json_field_error(f, f->names ? "one of its names or a number" : "a 64-bit integer", e);
 }
 
-static int take_double(const struct message_field *f, struct arena *arena, struct json json,
-                       double *value, struct err *e)
+static int json_read_double(const struct message_field *f, struct arena *arena, struct json json,
+                            double *value, struct err *e)
 {
     if (json_double(json, value))
         return 0;
     if (json_kind(json) == JSON_STRING && str_to_double(json_string(json, arena), value))
         return 0;
-    return wrong(f, "a number", e);
+    return json_field_error(f, "a number", e);
 }
 
-static int take_value(const struct message_field *f, struct arena *arena, struct json json,
-                      void *object, int depth, struct err *e)
+static int json_read_field(const struct message_field *f, struct arena *arena, struct json json,
+                           void *object, int depth, struct err *e)
 {
-    void *at = place(arena, f, object);
+    void *at = field_destination(arena, f, object);
     switch (f->kind) {
     case MESSAGE_INT:
-        return take_int(f, arena, json, at, e);
+        return json_read_int(f, arena, json, at, e);
     case MESSAGE_DOUBLE:
-        return take_double(f, arena, json, at, e);
+        return json_read_double(f, arena, json, at, e);
     case MESSAGE_BOOL:
         if (json_kind(json) != JSON_BOOL)
-            return wrong(f, "true or false", e);
+            return json_field_error(f, "true or false", e);
         *(bool *)at = json_is_true(json);
         return 0;
     case MESSAGE_MESSAGE:
-        return take_object(f->message, arena, json, at, depth + 1, e);
+        return json_read_object(f->message, arena, json, at, depth + 1, e);
     case MESSAGE_STRING:
     case MESSAGE_BYTES:
     case MESSAGE_HEX:
@@ -329,18 +332,19 @@ static int take_value(const struct message_field *f, struct arena *arena, struct
     }
     struct str text = json_string(json, arena), *to = at;
     if (!text.p)
-        return wrong(f, "a string", e);
+        return json_field_error(f, "a string", e);
     if (f->kind == MESSAGE_STRING) {
         *to = text;
         return 0;
     }
-    *to = f->kind == MESSAGE_HEX ? from_hex(arena, text) : message_base64(arena, text);
-    return to->p ? 0 : wrong(f, f->kind == MESSAGE_HEX ? "hexadecimal digits" : "base64", e);
+    *to = f->kind == MESSAGE_HEX ? decode_hex(arena, text) : message_base64(arena, text);
+    return to->p ? 0
+                 : json_field_error(f, f->kind == MESSAGE_HEX ? "hexadecimal digits" : "base64", e);
 }
 
-// The values of the fields of m. Of several members with one name the last one counts; the JSON
-// name goes before the proto name.
-static void find_values(const struct message *m, struct json object, struct json *values)
+// Finds the values of m's fields. If several members have the same name, the last one wins. The
+// JSON name takes precedence over the proto name.
+static void json_find_fields(const struct message *m, struct json object, struct json *values)
 {
     uint64_t by_json_name = 0;
     for (struct json_each i = json_each(object); json_next(&i);)
@@ -356,8 +360,8 @@ static void find_values(const struct message *m, struct json object, struct json
         }
 }
 
-static int take_object(const struct message *m, struct arena *arena, struct json json, void *object,
-                       int depth, struct err *e)
+static int json_read_object(const struct message *m, struct arena *arena, struct json json,
+                            void *object, int depth, struct err *e)
 {
     struct json values[FIELDS_MAX] = {{0}};
     if (depth > DEPTH_MAX)
@@ -366,21 +370,21 @@ static int take_object(const struct message *m, struct arena *arena, struct json
         return err_set(e, "expected a JSON object");
     if (m->n_fields > FIELDS_MAX)
         return err_set(e, "a message with more than %d fields", FIELDS_MAX);
-    find_values(m, json, values);
+    json_find_fields(m, json, values);
     for (size_t i = 0; i < m->n_fields; i++) {
         const struct message_field *f = &m->fields[i];
         enum json_kind kind = json_kind(values[i]);
         if (kind == JSON_ABSENT || kind == JSON_NULL)
             continue;
         if (!f->repeated) {
-            if (take_value(f, arena, values[i], object, depth, e))
+            if (json_read_field(f, arena, values[i], object, depth, e))
                 return -1;
             continue;
         }
         if (kind != JSON_ARRAY)
-            return wrong(f, "an array", e);
+            return json_field_error(f, "an array", e);
         for (struct json_each item = json_each(values[i]); json_next(&item);)
-            if (take_value(f, arena, item.value, object, depth, e))
+            if (json_read_field(f, arena, item.value, object, depth, e))
                 return -1;
     }
     return 0;
@@ -395,5 +399,5 @@ void *message_read_json(const struct message *m, struct arena *arena, const uint
         return NULL;
     }
     void *object = arena_alloc(arena, m->size);
-    return take_object(m, arena, json, object, 0, e) ? NULL : object;
+    return json_read_object(m, arena, json, object, 0, e) ? NULL : object;
 }

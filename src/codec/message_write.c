@@ -5,7 +5,7 @@
 #include "codec/message.h"
 #include "codec/proto.h"
 
-// What a field holds: one value, or those of a list.
+// The values of a field: one value, or the items of a list.
 struct values {
     const char *items;
     size_t n, size;
@@ -48,7 +48,7 @@ static struct values values_of(const struct message_field *f, const void *object
 
 // --- protocol buffers ---
 
-static size_t proto_size(const struct message *m, const void *object);
+static size_t message_proto_size(const struct message *m, const void *object);
 
 static size_t value_size(const struct message_field *f, const void *at)
 {
@@ -61,7 +61,7 @@ static size_t value_size(const struct message_field *f, const void *at)
     case MESSAGE_BOOL:
         return 1;
     case MESSAGE_MESSAGE:
-        n = proto_size(f->message, at);
+        n = message_proto_size(f->message, at);
         break;
     default:
         n = ((const struct str *)at)->n;
@@ -82,7 +82,7 @@ static size_t values_size(const struct message_field *f, const struct values *v)
     return total;
 }
 
-static size_t proto_size(const struct message *m, const void *object)
+static size_t message_proto_size(const struct message *m, const void *object)
 {
     size_t total = 0;
     for (size_t i = 0; i < m->n_fields; i++) {
@@ -96,7 +96,7 @@ static size_t proto_size(const struct message *m, const void *object)
     return total;
 }
 
-static void put_value(const struct message_field *f, const void *at, struct out *out)
+static void proto_write_value(const struct message_field *f, const void *at, struct out *out)
 {
     switch (f->kind) {
     case MESSAGE_INT:
@@ -109,7 +109,7 @@ static void put_value(const struct message_field *f, const void *at, struct out 
         out_char(out, *(const bool *)at);
         return;
     case MESSAGE_MESSAGE:
-        proto_put_varint(out, proto_size(f->message, at));
+        proto_put_varint(out, message_proto_size(f->message, at));
         message_write_proto(f->message, at, out);
         return;
     default:
@@ -136,7 +136,7 @@ void message_write_proto(const struct message *m, const void *object, struct out
         for (size_t k = 0; k < v.n && !out->error; k++) {
             if (!is_packed(f))
                 proto_put_varint(out, key);
-            put_value(f, v.items + k * v.size, out);
+            proto_write_value(f, v.items + k * v.size, out);
         }
     }
 }
@@ -169,7 +169,7 @@ static void write_double(struct out *out, double d)
     } else if (d == floor(d) && fabs(d) < 1e15) {
         out_i64(out, (int64_t)d);
     } else {
-        // The shortest that reads back as the same number.
+        // Use the shortest text that reads back as the same number.
         for (int digits = 15; digits <= 17; digits++) {
             snprintf(text, sizeof text, "%.*g", digits, d);
             double back;
@@ -180,7 +180,7 @@ static void write_double(struct out *out, double d)
     }
 }
 
-static void write_value(const struct message_field *f, const void *at, struct out *out)
+static void json_write_value(const struct message_field *f, const void *at, struct out *out)
 {
     switch (f->kind) {
     case MESSAGE_INT:
@@ -223,7 +223,7 @@ void message_write_json(const struct message *m, const void *object, struct out 
         for (size_t k = 0; k < v.n && !out->error; k++) {
             if (k)
                 out_char(out, ',');
-            write_value(f, v.items + k * v.size, out);
+            json_write_value(f, v.items + k * v.size, out);
         }
         if (f->repeated)
             out_char(out, ']');

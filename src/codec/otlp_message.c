@@ -1,7 +1,7 @@
 #include "codec/otlp_message.h"
 
-// ONE is a scalar or a message, MANY a list. Number 0 is of JSON only, an empty name of protocol
-// buffers only.
+// ONE describes a scalar or a message, MANY a list. Fields with number 0 exist only in JSON, fields
+// with an empty name only in protocol buffers.
 #define ONE(number, json, name, of, member, kind, ...)                               \
     {                                                                                \
         number, json, name, kind, .offset = offsetof(struct of, member), __VA_ARGS__ \
@@ -11,7 +11,7 @@
         number, json, name, kind, true, .offset = offsetof(struct of, member), __VA_ARGS__ \
     }
 
-static const struct message value_message; // an array has values
+static const struct message value_message; // declared here because an array contains values
 
 static const struct message_field array_fields[] = {
     MANY(1, "values", NULL, otlp_array, values, MESSAGE_MESSAGE, .message = &value_message),

@@ -1,4 +1,4 @@
-// The messages behind otlp.h.
+// C structs and field tables of the messages that otlp.h reads.
 #pragma once
 
 #include "codec/message.h"
@@ -21,7 +21,7 @@ struct otlp_key_value {
     int64_t key_strindex;
 };
 
-struct otlp_resource { // and InstrumentationScope
+struct otlp_resource { // also for InstrumentationScope
     struct message_list attributes;
 };
 
@@ -60,7 +60,7 @@ struct otlp_type {
     int64_t type, unit;
 };
 
-// Fields 2 to 4 are what the version makes of them; JSON goes by names.
+// The version decides what fields 2 to 4 mean. JSON fields have names.
 struct otlp_sample {
     int64_t stack, link;
     struct message_list two, three, four, timestamps, values, attributes;

@@ -4,19 +4,19 @@
 #include "codec/maps.h"
 #include "codec/scan.h"
 
-// What `perf script` prints:
+// The output of `perf script`:
 //
 //     comm  pid/tid [cpu] time: period event:
 //     \t  address symbol+0xoffset (binary)
 //     \t  address symbol+0xoffset (inlined)
 //
-// leaf first, an empty line after each. Which of pid, cpu, time and period are there
-// depends on how perf was called; without stacks, the frame follows the event at once.
+// Frames are listed leaf first and end with an empty line. The options of perf decide whether pid,
+// cpu, time and period are present. Without stacks, the frame follows the event on the same line.
 enum { MAX_EVENTS = 64 };
 
 struct heading {
     struct str comm, event;
-    struct str rest; // after the event: a frame, or nothing
+    struct str rest; // text after the event: a frame, or empty
     int64_t pid, tid, period, time;
     bool has_pid, has_period, has_time;
 };
@@ -33,7 +33,7 @@ static struct str next_token(struct scan *s)
     return scan_run(s, is_token_char);
 }
 
-// `<tid>` or `<pid>/<tid>`; perf prints -1 for a thread that is gone.
+// `<tid>` or `<pid>/<tid>`. perf prints -1 for a thread that no longer exists.
 static bool parse_ids(struct str token, struct heading *h)
 {
     size_t slash = str_find(token, STR("/"), 0);
@@ -44,7 +44,7 @@ static bool parse_ids(struct str token, struct heading *h)
            str_to_i64(str_from_to(token, slash + 1, token.n), &h->tid);
 }
 
-// `<seconds>.<fraction>:`, as nanoseconds.
+// Parses `<seconds>.<fraction>:` to nanoseconds.
 static bool parse_time(struct str token, int64_t *nanoseconds)
 {
     if (token.n < 2 || token.p[token.n - 1] != ':')
@@ -71,14 +71,14 @@ static bool is_cpu(struct str token)
            str_to_u64(str_from_to(token, 1, token.n - 1), 10, &cpu);
 }
 
-// The state of interrupts that some versions print: d..1. and the like.
-static bool is_flags(struct str token)
+// Interrupt state that some versions print, such as d..1.
+static bool is_irq_flags(struct str token)
 {
     return token.n >= 4 && token.n <= 6 && memchr(token.p, '.', token.n) &&
            token.p[token.n - 1] != ':';
 }
 
-// cycles:ppp is the event cycles with modifiers; sched:sched_switch has none.
+// cycles:ppp is the event cycles with modifiers. sched:sched_switch has no modifiers.
 static struct str without_modifiers(struct str event)
 {
     size_t at = event.n;
@@ -101,17 +101,17 @@ static bool parse_event(struct scan s, struct heading *h)
     return h->event.n > 0;
 }
 
-// A name may have blanks and numbers in it. With a time, the ids are what stands before it
-// and before the cpu; without one, the first token that can be ids and leaves an event.
+// A command name may contain blanks and numbers. If there is a time, the ids precede it and the
+// cpu. Otherwise the ids are the first token that parses as ids and is followed by an event.
 static bool parse_heading(struct str line, struct heading *h)
 {
     struct scan s = scan_from(line, 0);
-    struct str before[3] = {{0}}; // the tokens before this one, the nearest first
+    struct str before[3] = {{0}}; // the preceding tokens, nearest first
     for (struct str token; (token = next_token(&s)).n > 0;) {
         *h = (struct heading){0};
         if (parse_time(token, &h->time)) {
             int at = 0;
-            if (is_flags(before[at]))
+            if (is_irq_flags(before[at]))
                 at++;
             if (is_cpu(before[at]))
                 at++;
@@ -146,7 +146,7 @@ struct frame {
     bool is_inlined;
 };
 
-// Where the parenthesis opens that closes at the end of s; SIZE_MAX if there is none.
+// Returns the position of the parenthesis that the end of s closes, or SIZE_MAX.
 static size_t last_group(struct str s)
 {
     size_t depth = 0;
@@ -182,7 +182,7 @@ static bool parse_frame(struct str line, struct frame *frame)
         return false;
     struct str rest = str_trim((struct str){s.at, (size_t)(s.end - s.at)});
     size_t group = last_group(rest);
-    // A symbol's own parenthesis has no blank in front.
+    // A parenthesis without a blank before it belongs to the symbol.
     if (group != SIZE_MAX && (group == 0 || rest.p[group - 1] == ' ')) {
         struct str binary = str_from_to(rest, group + 1, rest.n - 1);
         frame->is_inlined = str_eq(binary, STR("inlined"));
@@ -202,15 +202,15 @@ struct reader {
     struct str events[MAX_EVENTS];
     uint32_t n_events;
     struct hash_table binaries;
-    // The sample that is being read.
+    // The sample being read.
     bool in_sample;
     struct heading heading;
     uint32_t *frames;
     size_t n_frames, cap_frames;
-    // Inlined calls that wait for the frame they are in, all at one address.
+    // The lines of the current address: inlined calls precede the frame that contains them.
     struct model_line *lines;
     size_t n_lines, cap_lines;
-    struct frame last; // the one that is not yet a location
+    struct frame last; // the latest frame, not yet added as a location
     bool has_last;
     int64_t first_time, last_time;
     bool has_time;
@@ -226,7 +226,7 @@ static uint32_t event_column(const struct reader *r, struct str event)
 
 enum line_kind { LINE_EMPTY, LINE_COMMENT, LINE_FRAME, LINE_HEADING };
 
-static enum line_kind kind_of(struct str line, bool in_sample)
+static enum line_kind line_kind_of(struct str line, bool in_sample)
 {
     if (str_trim(line).n == 0)
         return LINE_EMPTY;
@@ -235,15 +235,15 @@ static enum line_kind kind_of(struct str line, bool in_sample)
     return line.p[0] == '#' ? LINE_COMMENT : LINE_HEADING;
 }
 
-// Types have to be known before the first sample: one a different event with periods.
+// Types must be known before the first sample. Each event with periods gets one.
 static int collect_events(struct reader *r, struct scan_lines lines)
 {
     bool in_sample = false;
     while (scan_next(&lines)) {
-        enum line_kind kind = kind_of(lines.line, in_sample);
+        enum line_kind kind = line_kind_of(lines.line, in_sample);
         in_sample = in_sample && kind != LINE_EMPTY;
         struct heading h;
-        // What is no heading here is an error when the samples are read.
+        // Ignore invalid headings here; reading the samples reports them.
         if (kind != LINE_HEADING || !parse_heading(lines.line, &h))
             continue;
         struct frame frame;
@@ -258,18 +258,18 @@ static int collect_events(struct reader *r, struct scan_lines lines)
     return 0;
 }
 
-static void add_types(struct reader *r)
+static void perf_add_types(struct reader *r)
 {
     model_build_type(&r->b, STR("samples"), STR("count"));
     for (uint32_t i = 0; i < r->n_events; i++)
         model_build_type(&r->b, r->events[i],
                          str_ends(r->events[i], STR("clock")) ? STR("nanoseconds") : STR("count"));
-    // Hidden behind the events that carry weights, samples would never be the default.
+    // Make the first event with periods the default instead of the number of samples.
     if (r->n_events)
         r->b.p->default_type = r->b.p->types[1].type;
 }
 
-static uint32_t mapping_of(struct reader *r, struct str binary)
+static uint32_t perf_mapping_of(struct reader *r, struct str binary)
 {
     if (binary.n == 0)
         return MODEL_NONE;
@@ -286,13 +286,13 @@ static uint32_t mapping_of(struct reader *r, struct str binary)
     return made;
 }
 
-// Makes the frames up to here, which are one address, a location.
-static void end_frame(struct reader *r)
+// Turns the collected lines, which have one address, into a location.
+static void perf_end_frame(struct reader *r)
 {
     if (!r->has_last)
         return;
     r->has_last = false;
-    uint32_t mapping = mapping_of(r, r->last.binary);
+    uint32_t mapping = perf_mapping_of(r, r->last.binary);
     if (mapping != MODEL_NONE && r->n_lines > 1)
         r->b.p->mappings[mapping].has_inline_frames = true;
     r->frames = arena_push(r->arena, r->frames, r->n_frames, &r->cap_frames, sizeof *r->frames);
@@ -301,10 +301,10 @@ static void end_frame(struct reader *r)
     r->n_lines = 0;
 }
 
-static void add_frame(struct reader *r, struct frame frame)
+static void perf_add_frame(struct reader *r, struct frame frame)
 {
     if (r->has_last && !(r->last.is_inlined && r->last.address == frame.address))
-        end_frame(r);
+        perf_end_frame(r);
     if (frame.symbol.n) {
         uint32_t name = model_build_string(&r->b, frame.symbol);
         r->lines = arena_push(r->arena, r->lines, r->n_lines, &r->cap_lines, sizeof *r->lines);
@@ -315,9 +315,9 @@ static void add_frame(struct reader *r, struct frame frame)
     r->has_last = true;
 }
 
-// `  file:line` after a frame, when perf was asked for source lines. Whatever else stands
-// there (binary[address] where it found none) tells nothing.
-static void add_source(struct reader *r, struct str text)
+// Parses `  file:line` after a frame, which perf prints if source lines are requested. Ignores
+// other text, such as binary[address] if perf found no line.
+static void perf_add_source(struct reader *r, struct str text)
 {
     text = str_trim(text);
     const char *colon = memrchr(text.p, ':', text.n);
@@ -332,19 +332,19 @@ static void add_source(struct reader *r, struct str text)
     uint32_t name = r->b.p->functions[last->function].name;
     last->function = model_build_function(&r->b, name, name, model_build_string(&r->b, file), 0);
     last->line = line;
-    uint32_t mapping = mapping_of(r, r->last.binary);
+    uint32_t mapping = perf_mapping_of(r, r->last.binary);
     if (mapping != MODEL_NONE) {
         r->b.p->mappings[mapping].has_filenames = true;
         r->b.p->mappings[mapping].has_line_numbers = true;
     }
 }
 
-static void end_sample(struct reader *r)
+static void perf_end_sample(struct reader *r)
 {
     if (!r->in_sample)
         return;
     r->in_sample = false;
-    end_frame(r);
+    perf_end_frame(r);
     const struct heading *h = &r->heading;
     int64_t values[MAX_EVENTS + 1] = {1};
     if (h->has_period)
@@ -366,11 +366,11 @@ static int read_frame_line(struct reader *r, const struct scan_lines *lines)
 {
     struct frame frame;
     if (parse_frame(lines->line, &frame)) {
-        add_frame(r, frame);
+        perf_add_frame(r, frame);
         return 0;
     }
     if (lines->line.p[0] == ' ') {
-        add_source(r, lines->line);
+        perf_add_source(r, lines->line);
         return 0;
     }
     return err_set(r->e, "perf script: line %zu: expected `address symbol (binary)`, found `%s`",
@@ -379,7 +379,7 @@ static int read_frame_line(struct reader *r, const struct scan_lines *lines)
 
 static int read_heading_line(struct reader *r, const struct scan_lines *lines)
 {
-    end_sample(r);
+    perf_end_sample(r);
     if (!parse_heading(lines->line, &r->heading))
         return err_set(r->e,
                        "perf script: line %zu: expected `comm pid [cpu] time: period event:`, "
@@ -394,25 +394,25 @@ static int read_heading_line(struct reader *r, const struct scan_lines *lines)
     r->in_sample = true;
     struct frame frame;
     if (parse_frame(h->rest, &frame)) {
-        add_frame(r, frame);
-        end_sample(r);
+        perf_add_frame(r, frame);
+        perf_end_sample(r);
     }
     return 0;
 }
 
-static struct model_profile *read_script(struct reader *r, struct scan_lines *lines)
+static struct model_profile *perf_read_script(struct reader *r, struct scan_lines *lines)
 {
     if (collect_events(r, *lines))
         return NULL;
     model_build(&r->b, r->arena);
     r->lines = arena_push(r->arena, NULL, 0, &r->cap_lines, sizeof *r->lines);
     hash_init(&r->binaries, r->arena, 64);
-    add_types(r);
+    perf_add_types(r);
     while (scan_next(lines)) {
         int result = 0;
-        switch (kind_of(lines->line, r->in_sample)) {
+        switch (line_kind_of(lines->line, r->in_sample)) {
         case LINE_EMPTY:
-            end_sample(r);
+            perf_end_sample(r);
             break;
         case LINE_FRAME:
             result = read_frame_line(r, lines);
@@ -426,7 +426,7 @@ static struct model_profile *read_script(struct reader *r, struct scan_lines *li
         if (result)
             return NULL;
     }
-    end_sample(r);
+    perf_end_sample(r);
     if (r->has_time)
         r->b.p->duration_nanos = r->last_time - r->first_time;
     return r->b.p;
@@ -444,7 +444,7 @@ struct model_profile *codec_read_perf_script(struct arena *arena, const uint8_t 
     r->arena = arena;
     r->e = e;
     struct scan_lines lines = {.rest = n ? (struct str){(const char *)data, n} : STR("")};
-    struct model_profile *p = read_script(r, &lines);
+    struct model_profile *p = perf_read_script(r, &lines);
     arena_try_end(arena);
     return p;
 }
@@ -462,7 +462,7 @@ bool codec_looks_like_perf_script(struct str head)
             return false;
         if (parse_frame(h.rest, &frame))
             return true;
-        // Without a time there has to be a stack, else any `word 1 word:` would do.
+        // Without a time, require a stack; otherwise any text `word 1 word:` would match.
         if (!scan_next(&lines) || str_trim(lines.line).n == 0)
             return h.has_time;
         return !is_token_char(lines.line.p[0]) && parse_frame(lines.line, &frame);

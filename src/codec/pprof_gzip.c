@@ -1,4 +1,4 @@
-// Apart from the writer itself: inside a service there is no libdeflate.
+// In a separate file because libkiln does not link libdeflate.
 #include "codec/codec.h"
 #include "codec/compress.h"
 

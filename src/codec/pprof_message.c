@@ -1,6 +1,6 @@
 #include "codec/pprof_message.h"
 
-// ONE is a scalar or a message, MANY a list of them; OF names the message of its elements.
+// ONE describes a scalar, MANY a list of scalars, OF a message or a list of messages.
 #define ONE(number, json, of, member, kind)                                        \
     {                                                                              \
         number, json, #member, kind, .offset = offsetof(struct pprof_##of, member) \

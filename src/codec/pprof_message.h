@@ -1,5 +1,5 @@
-// google.v1.Profile as a message, for where the fields themselves matter: answers in JSON, and
-// profiles that must be repaired before they can be read.
+// google.v1.Profile as a message, for code that needs its raw fields: JSON responses, and profiles
+// that need repair before they can be read.
 #pragma once
 
 #include "codec/message.h"

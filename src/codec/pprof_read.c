@@ -1,6 +1,5 @@
-// Two passes over the message. The first reads everything but the samples, so that the
-// second can turn the ids in samples into indices as it meets them and never touch a
-// frame again.
+// Reads the message in two passes. The first pass reads everything except samples. The second pass
+// can then convert location ids to indices immediately, so each frame is touched only once.
 #include "codec/id_index.h"
 #include "codec/pprof.h"
 
@@ -20,20 +19,20 @@ struct reader {
     uint8_t *data;
     size_t size;
 
-    // Strings as the file numbers them -> interned ids.
+    // Maps string indices of the file to interned ids.
     struct str *raw_strings;
     size_t n_raw, cap_raw;
     uint32_t *string_ids;
 
-    size_t n_samples, sample_bytes; // as the first pass counts them
+    size_t n_samples, sample_bytes; // counted by the first pass
     size_t cap_types, cap_mappings, cap_functions, cap_locations, cap_lines, cap_comments;
 
-    uint32_t *frames; // of the next sample
-    bool dangling;    // a frame's location is not in the profile
-    uint64_t squares; // of the sample; 0: those of events that weigh one period
+    uint32_t *frames; // end of the frames read so far
+    bool dangling;    // a frame refers to a location that does not exist
+    uint64_t squares; // of the sample; 0: each event weighs one period
     struct model_label *labels;
     size_t n_labels, cap_labels;
-    uint32_t *recent; // label sets by hash
+    uint32_t *recent; // label set by hash; a cache
 };
 
 static enum pprof_result not_pprof(struct reader *r, const uint8_t *at, const char *what)
@@ -42,25 +41,25 @@ static enum pprof_result not_pprof(struct reader *r, const uint8_t *at, const ch
     return PPROF_NOT;
 }
 
-static enum pprof_result bad(struct reader *r, const char *what)
+static enum pprof_result pprof_bad(struct reader *r, const char *what)
 {
     err_set(r->e, "malformed profile: %s", what);
     return PPROF_BAD;
 }
 
-// Holds a raw string index until the table is known; what no table can hold becomes
-// MODEL_NONE and is refused then.
+// Keeps the raw string index until the table is known. Out-of-range values become MODEL_NONE, which
+// resolve_string rejects.
 static uint32_t raw_index(uint64_t v)
 {
     return v < MODEL_NONE ? (uint32_t)v : MODEL_NONE;
 }
 
-// Reads varint fields of a submessage into slots[field]; fields beyond are skipped.
+// Reads the varint fields of a submessage into slots[field]. Skips fields beyond n_slots.
 static inline bool read_scalars(struct proto_span s, uint64_t *slots, uint64_t n_slots)
 {
     struct proto_field f;
     while (s.p < s.end) {
-        // A varint with a field number of less than 16.
+        // Fast path: a varint with a field number below 16.
         uint8_t key = *s.p;
         if (!(key & 0x87) && key && key < n_slots * 8) {
             s.p++;
@@ -79,7 +78,7 @@ static inline bool read_scalars(struct proto_span s, uint64_t *slots, uint64_t n
     return true;
 }
 
-static bool read_value_type(struct proto_span s, struct model_value_type *type)
+static bool pprof_read_value_type(struct proto_span s, struct model_value_type *type)
 {
     uint64_t v[3] = {0};
     if (!read_scalars(s, v, 3))
@@ -88,7 +87,7 @@ static bool read_value_type(struct proto_span s, struct model_value_type *type)
     return true;
 }
 
-static bool read_mapping(struct reader *r, struct proto_span s)
+static bool pprof_read_mapping(struct reader *r, struct proto_span s)
 {
     uint64_t v[11] = {0};
     if (!read_scalars(s, v, 11))
@@ -111,7 +110,7 @@ static bool read_mapping(struct reader *r, struct proto_span s)
     return true;
 }
 
-static bool read_function(struct reader *r, struct proto_span s)
+static bool pprof_read_function(struct reader *r, struct proto_span s)
 {
     uint64_t v[6] = {0};
     if (!read_scalars(s, v, 6))
@@ -129,8 +128,8 @@ static bool read_function(struct reader *r, struct proto_span s)
     return true;
 }
 
-static bool read_location(struct reader *r, struct proto_span s, uint64_t *mapping_id,
-                          uint64_t **line_functions, size_t *cap_line_functions)
+static bool pprof_read_location(struct reader *r, struct proto_span s, uint64_t *mapping_id,
+                                uint64_t **line_functions, size_t *cap_line_functions)
 {
     struct model_profile *p = r->p;
     struct model_location location = {.mapping = MODEL_NONE, .first_line = p->n_lines};
@@ -170,7 +169,7 @@ static bool read_location(struct reader *r, struct proto_span s, uint64_t *mappi
     return true;
 }
 
-static bool read_comments(struct reader *r, const struct proto_field *f)
+static bool pprof_read_comments(struct reader *r, const struct proto_field *f)
 {
     struct model_profile *p = r->p;
     struct proto_span s = f->span;
@@ -189,17 +188,17 @@ static bool read_comments(struct reader *r, const struct proto_field *f)
     return true;
 }
 
-// What the first pass keeps until ids can be resolved.
+// Ids that the first pass keeps until it can resolve them.
 struct pending {
     uint64_t *location_mappings; // mapping id of each location
     uint64_t *line_functions;    // function id of each line
     size_t cap_location_mappings, cap_line_functions;
 };
 
-// The wire type that each field of Profile must have.
+// Required wire type of each field of Profile; -1: any.
 static const int8_t field_wire[16] = {-1, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 2, 0, -1, 0, 0};
 
-static enum pprof_result read_tables(struct reader *r, struct pending *pending)
+static enum pprof_result pprof_read_tables(struct reader *r, struct pending *pending)
 {
     struct model_profile *p = r->p;
     struct proto_span s = {r->data, r->data + r->size};
@@ -224,24 +223,24 @@ static enum pprof_result read_tables(struct reader *r, struct pending *pending)
         switch (f.number) {
         case 1:
             p->types = arena_push(r->arena, p->types, p->n_types, &r->cap_types, sizeof *p->types);
-            good = read_value_type(f.span, &p->types[p->n_types++]);
+            good = pprof_read_value_type(f.span, &p->types[p->n_types++]);
             break;
         case 2:
             r->n_samples++;
             r->sample_bytes += (size_t)(f.span.end - f.span.p);
             break;
         case 3:
-            good = read_mapping(r, f.span);
+            good = pprof_read_mapping(r, f.span);
             break;
         case 4:
             pending->location_mappings =
                 arena_push(r->arena, pending->location_mappings, p->n_locations,
                            &pending->cap_location_mappings, sizeof *pending->location_mappings);
-            good = read_location(r, f.span, &pending->location_mappings[p->n_locations],
-                                 &pending->line_functions, &pending->cap_line_functions);
+            good = pprof_read_location(r, f.span, &pending->location_mappings[p->n_locations],
+                                       &pending->line_functions, &pending->cap_line_functions);
             break;
         case 5:
-            good = read_function(r, f.span);
+            good = pprof_read_function(r, f.span);
             break;
         case 6:
             if (r->n_raw == 0 && f.span.p != f.span.end)
@@ -264,13 +263,13 @@ static enum pprof_result read_tables(struct reader *r, struct pending *pending)
             p->duration_nanos = (int64_t)f.value;
             break;
         case 11:
-            good = read_value_type(f.span, &p->period_type);
+            good = pprof_read_value_type(f.span, &p->period_type);
             break;
         case 12:
             p->period = (int64_t)f.value;
             break;
         case 13:
-            good = read_comments(r, &f);
+            good = pprof_read_comments(r, &f);
             break;
         case 14:
             p->default_type = raw_index(f.value);
@@ -285,8 +284,8 @@ static enum pprof_result read_tables(struct reader *r, struct pending *pending)
     return PPROF_OK;
 }
 
-// Room for what a message of this size has as a rule, so that its tables are seldom moved.
-static void guess_tables(struct reader *r, struct pending *pending)
+// Allocates tables of the typical size for such a message, so that they rarely have to grow.
+static void pprof_reserve_tables(struct reader *r, struct pending *pending)
 {
     struct model_profile *p = r->p;
     size_t n = r->size / 64 < GUESS_MOST ? r->size / 64 + 8 : GUESS_MOST;
@@ -320,7 +319,7 @@ static void intern_strings(struct reader *r)
 
 static bool resolve_string(const struct reader *r, uint32_t *index)
 {
-    // A profile without a string table may only use index 0 if it uses none at all.
+    // A profile without a string table fails here, because even an unset field has index 0.
     if (*index >= r->n_raw)
         return false;
     *index = r->string_ids[*index];
@@ -380,8 +379,8 @@ static enum pprof_result resolve_ids(struct reader *r, const struct pending *pen
     return PPROF_OK;
 }
 
-// Most ids of a profile take two bytes, or all take one: decodes as many of those as come
-// in a row, four or eight at a time, into to. Returns where it stopped.
+// Most profiles have ids of two bytes each or one byte each. Decodes runs of those, four or eight
+// at a time, into *to. Returns where it stopped.
 static const uint8_t *read_short_ids(const uint8_t *p, const uint8_t *end, uint32_t **to)
 {
     const uint64_t high_bits = 0x8080808080808080u, every_second = 0x0080008000800080u;
@@ -405,8 +404,8 @@ static const uint8_t *read_short_ids(const uint8_t *p, const uint8_t *end, uint3
     return p;
 }
 
-// Takes one off each id; whether all are below n then. Signs are gathered instead of
-// comparing, which any vector unit can do.
+// Subtracts one from each id. Returns whether all results are below n. Collects sign bits instead
+// of comparing, which every vector unit supports.
 static bool counted_to_indices(uint32_t *frames, size_t n_frames, uint32_t n)
 {
     uint32_t below = UINT32_MAX, any = 0;
@@ -419,7 +418,8 @@ static bool counted_to_indices(uint32_t *frames, size_t n_frames, uint32_t n)
     return n_frames == 0 || (below >> 31 && !(any >> 31));
 }
 
-static bool read_frames(struct reader *r, const struct id_index *locations, struct proto_span s)
+static bool pprof_read_frames(struct reader *r, const struct id_index *locations,
+                              struct proto_span s)
 {
     uint32_t *first = r->frames, *to = first;
     const uint8_t *p = s.p;
@@ -432,7 +432,7 @@ static bool read_frames(struct reader *r, const struct id_index *locations, stru
         if (!proto_varint(&rest, &id))
             return false;
         p = rest.p;
-        // An id that does not fit is looked up at once and marked as done.
+        // Larger ids are looked up now; bit 31 marks them as resolved.
         if (id > INT32_MAX) {
             uint32_t index = id_index_find(locations, id);
             r->dangling |= index >= UINT32_C(1) << 31;
@@ -457,7 +457,7 @@ static bool read_frames(struct reader *r, const struct id_index *locations, stru
     return true;
 }
 
-static bool read_label(struct reader *r, struct proto_span s)
+static bool pprof_read_label(struct reader *r, struct proto_span s)
 {
     uint64_t v[5] = {0};
     if (!read_scalars(s, v, 5))
@@ -484,8 +484,8 @@ static bool read_label(struct reader *r, struct proto_span s)
     return true;
 }
 
-static bool read_sample(struct reader *r, const struct id_index *locations, struct proto_span s,
-                        size_t sample, uint32_t *n_values)
+static bool pprof_read_sample(struct reader *r, const struct id_index *locations,
+                              struct proto_span s, size_t sample, uint32_t *n_values)
 {
     struct model_profile *p = r->p;
     int64_t *values = p->values + sample * p->n_types;
@@ -507,7 +507,7 @@ static bool read_sample(struct reader *r, const struct id_index *locations, stru
             } else if (f.wire != WIRE_BYTES) {
                 return false;
             }
-            if (!read_frames(r, locations, f.span))
+            if (!pprof_read_frames(r, locations, f.span))
                 return false;
         } else if (f.number == 2) {
             if (f.wire != WIRE_VARINT && f.wire != WIRE_BYTES)
@@ -524,7 +524,7 @@ static bool read_sample(struct reader *r, const struct id_index *locations, stru
                 ++*n_values;
             } while (f.wire == WIRE_BYTES);
         } else if (f.number == 3) {
-            if (f.wire != WIRE_BYTES || !read_label(r, f.span))
+            if (f.wire != WIRE_BYTES || !pprof_read_label(r, f.span))
                 return false;
         } else if (f.number == PPROF_SQUARES && f.wire == WIRE_VARINT) {
             r->squares = f.value;
@@ -533,7 +533,7 @@ static bool read_sample(struct reader *r, const struct id_index *locations, stru
     return true;
 }
 
-// The column exists from the first sample on whose events weigh more than one period.
+// Creates the column at the first sample with an event that weighs more than one period.
 static void set_squares(struct reader *r, size_t sample)
 {
     struct model_profile *p = r->p;
@@ -548,8 +548,8 @@ static void set_squares(struct reader *r, size_t sample)
     p->squares[sample] = r->squares ? (double)r->squares : model_periods(p, sample);
 }
 
-// Sets are looked for among those met recently only: a full table would cost cache misses
-// for every sample where labels are many (request ids), and gain little elsewhere.
+// Compares only with recently used sets. A full table would cost a cache miss per sample if labels
+// have many values (request ids), and gains little otherwise.
 static uint32_t recent_label_set(struct reader *r)
 {
     model_sort_labels(r->p->strings, r->labels, r->n_labels);
@@ -574,7 +574,7 @@ static void set_labels(struct reader *r, size_t sample)
     p->label_set[sample] = recent_label_set(r);
 }
 
-static enum pprof_result read_samples(struct reader *r, bool disposable)
+static enum pprof_result pprof_read_samples(struct reader *r, bool disposable)
 {
     struct model_profile *p = r->p;
     struct id_index locations =
@@ -583,7 +583,7 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
         arena_raw(r->arena, r->n_samples * (p->n_types ? p->n_types : 1), sizeof *p->values);
     p->stacks = arena_raw(r->arena, r->n_samples, sizeof *p->stacks);
     p->stack_len = arena_raw(r->arena, r->n_samples, sizeof *p->stack_len);
-    // A frame takes a byte at least; what is not touched takes no memory.
+    // Each frame takes at least one byte. Untouched pages take no memory.
     r->frames = arena_raw(r->arena, r->sample_bytes, sizeof *r->frames);
 
     struct proto_span s = {r->data, r->data + r->size};
@@ -591,14 +591,14 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
     while (s.p < s.end) {
         struct proto_field f;
         if (!proto_next(&s, &f))
-            return bad(r, "cut short");
+            return pprof_bad(r, "cut short");
         if (f.number != 2)
             continue;
         size_t sample = p->n_samples;
         uint32_t *stack = r->frames;
         arena_spend(r->arena, 1 + (size_t)(f.span.end - f.span.p) / 8);
         uint32_t n_values;
-        if (!read_sample(r, &locations, f.span, sample, &n_values)) {
+        if (!pprof_read_sample(r, &locations, f.span, sample, &n_values)) {
             err_set(r->e, "malformed profile: sample %zu at byte %zu cannot be decoded", sample,
                     (size_t)(f.span.p - r->data));
             return PPROF_BAD;
@@ -612,7 +612,7 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
             return PPROF_BAD;
         }
         if (r->frames - stack >= MODEL_NONE)
-            return bad(r, "a stack of more than 2^32 frames");
+            return pprof_bad(r, "a stack of more than 2^32 frames");
         p->stacks[sample] = stack;
         p->stack_len[sample] = (uint32_t)(r->frames - stack);
         p->n_samples++;
@@ -624,7 +624,7 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
             released += n;
         }
     }
-    return r->dangling ? bad(r, "a sample refers to a location that is not in the profile")
+    return r->dangling ? pprof_bad(r, "a sample refers to a location that is not in the profile")
                        : PPROF_OK;
 }
 
@@ -640,8 +640,8 @@ enum pprof_result pprof_read(struct arena *arena, uint8_t *data, size_t n, bool 
     model_build(&r.b, arena);
     r.p = r.b.p;
     struct pending pending = {0};
-    guess_tables(&r, &pending);
-    enum pprof_result result = read_tables(&r, &pending);
+    pprof_reserve_tables(&r, &pending);
+    enum pprof_result result = pprof_read_tables(&r, &pending);
     if (result == PPROF_OK) {
         intern_strings(&r);
         if (!resolve_strings(&r)) {
@@ -653,7 +653,7 @@ enum pprof_result pprof_read(struct arena *arena, uint8_t *data, size_t n, bool 
     if (result == PPROF_OK)
         result = resolve_ids(&r, &pending);
     if (result == PPROF_OK)
-        result = read_samples(&r, disposable && r.p->n_types > 0);
+        result = pprof_read_samples(&r, disposable && r.p->n_types > 0);
     if (result == PPROF_OK && model_check(r.p, e))
         result = PPROF_BAD;
     arena_try_end(arena);
@@ -666,7 +666,8 @@ struct model_profile *codec_read_pprof(struct arena *arena, const uint8_t *data,
                                        struct err *e)
 {
     struct model_profile *p = NULL;
-    // Nothing may be nowhere. Without disposable the reader does not write to or release the data.
+    // An empty input may have a NULL pointer. The cast is safe: without disposable the reader
+    // neither writes to the data nor releases it.
     pprof_read(arena, (uint8_t *)(n ? data : (const uint8_t *)""), n, false, &p, e);
     return p;
 }

@@ -1,5 +1,4 @@
-// Protocol buffer wire format: a reader over a bounded span and the few writers
-// that pprof needs.
+// Protocol buffer wire format: a reader over a bounded span, and the writers that pprof needs.
 #pragma once
 
 #include "base/out.h"
@@ -13,18 +12,19 @@ struct proto_span {
 struct proto_field {
     uint64_t number;
     int wire;
-    uint64_t value;         // of a varint or fixed field
-    struct proto_span span; // of a bytes field
+    uint64_t value;         // of a varint field
+    struct proto_span span; // of a bytes or fixed-size field
 };
 
-// At most ten bytes; what does not fit into 64 bits is cut off, as in Go.
+// Reads a varint of at most ten bytes. Like Go, drops bits above 64. Returns false if it is cut off
+// or too long.
 static inline bool proto_varint(struct proto_span *s, uint64_t *value)
 {
     const uint8_t *p = s->p, *end = s->end;
     if (p == end)
         return false;
     uint64_t v = *p++;
-    // Most have one byte.
+    // Fast path: most varints have one byte.
     if (v >= 0x80) {
         v &= 0x7f;
         for (unsigned shift = 7;; shift += 7) {
@@ -41,7 +41,7 @@ static inline bool proto_varint(struct proto_span *s, uint64_t *value)
     return true;
 }
 
-// Takes the next field off s; false on malformed input. Call while s->p < s->end.
+// Takes the next field off s. Returns false if the input is invalid. s must not be empty.
 static inline bool proto_next(struct proto_span *s, struct proto_field *f)
 {
     uint64_t key, n;

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-// Whether b continues a: one mapping that was reported in two pieces.
+// Whether b continues a, so that both are one mapping that was reported in two parts.
 static bool is_adjacent(const struct model_mapping *a, const struct model_mapping *b)
 {
     if (a->file && b->file && a->file != b->file)
@@ -14,7 +14,7 @@ static bool is_adjacent(const struct model_mapping *a, const struct model_mappin
     return !a->offset || !b->offset || a->offset + (a->limit - a->start) == b->offset;
 }
 
-// [.]so at the end, or [.]so[._] and a digit anywhere.
+// Matches [.]so at the end, or [.]so[._] and a digit anywhere.
 static bool is_library(struct str file)
 {
     for (size_t at = 0; (at = str_find(file, STR(".so"), at)) != SIZE_MAX; at++) {
@@ -131,13 +131,13 @@ void maps_renumber(struct model_builder *b)
     renumber_functions(b);
 }
 
-// Which mapping holds an address is asked once a location, and the first of the list wins
-// where mappings overlap: a segment tree over their edges answers in logarithmic time. Its
-// nodes carry the lowest mapping that covers all of them.
+// Each location needs the mapping that contains its address. If mappings overlap, the first one
+// wins. A segment tree over the edges of the mappings finds it in logarithmic time. Each node holds
+// the lowest mapping that covers all of it.
 //
-// The second question is which mapping would hold the address if it began at its file's
-// start. The answer changes the mapping, so each is given once: nodes carry lists, lowest
-// mapping first, from which spent mappings are dropped on the way.
+// A second lookup finds the mapping that would contain the address if it started at its file's
+// start. That mapping is then extended, so it can be returned only once. For this, nodes hold lists
+// of candidates, lowest mapping first. Lookups remove candidates that were already extended.
 struct candidate {
     uint32_t mapping, next; // next: index + 1
 };
@@ -146,19 +146,19 @@ struct maps_index {
     struct arena *arena;
     uint64_t *edges;
     size_t n;
-    uint32_t *covered;    // of each node: mapping + 1
-    uint32_t *extendable; // of each node: first candidate + 1; NULL until it is needed
+    uint32_t *covered;    // per node: mapping + 1
+    uint32_t *extendable; // per node: first candidate + 1; NULL until first used
     struct candidate *candidates;
     size_t n_candidates, cap_candidates;
 };
 
-static int compare_edges(const void *a, const void *b)
+static int compare_map_edges(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
-// How many edges are not above the address.
+// Returns the number of edges at or below the address.
 static size_t edges_up_to(const struct maps_index *index, uint64_t address)
 {
     size_t low = 0, high = index->n;
@@ -172,9 +172,10 @@ static size_t edges_up_to(const struct maps_index *index, uint64_t address)
     return low;
 }
 
-// The nodes that together are [from, to), both of them edges: calls visit for each.
-static void for_nodes(struct maps_index *index, uint64_t from, uint64_t to, uint32_t mapping,
-                      void (*visit)(struct maps_index *, size_t node, uint32_t mapping))
+// Calls visit for the nodes that together cover [from, to). Both must be edges.
+static void visit_covering_nodes(struct maps_index *index, uint64_t from, uint64_t to,
+                                 uint32_t mapping,
+                                 void (*visit)(struct maps_index *, size_t node, uint32_t mapping))
 {
     if (from >= to)
         return;
@@ -188,7 +189,7 @@ static void for_nodes(struct maps_index *index, uint64_t from, uint64_t to, uint
     }
 }
 
-static void cover(struct maps_index *index, size_t node, uint32_t mapping)
+static void set_covering_mapping(struct maps_index *index, size_t node, uint32_t mapping)
 {
     if (index->covered[node] == 0 || mapping + 1 < index->covered[node])
         index->covered[node] = mapping + 1;
@@ -215,13 +216,14 @@ struct maps_index *maps_index_new(struct arena *arena, const struct model_profil
         index->edges[n++] = m->start - m->offset;
     }
     if (n)
-        qsort(index->edges, n, sizeof *index->edges, compare_edges);
+        qsort(index->edges, n, sizeof *index->edges, compare_map_edges);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || index->edges[i] != index->edges[i - 1])
             index->edges[index->n++] = index->edges[i];
     index->covered = arena_array(arena, 2 * index->n, sizeof *index->covered);
     for (uint32_t i = 0; i < p->n_mappings; i++)
-        for_nodes(index, p->mappings[i].start, p->mappings[i].limit, i, cover);
+        visit_covering_nodes(index, p->mappings[i].start, p->mappings[i].limit, i,
+                             set_covering_mapping);
     return index;
 }
 
@@ -236,17 +238,17 @@ uint32_t maps_find(const struct maps_index *index, uint64_t address)
     return best ? best - 1 : MODEL_NONE;
 }
 
-// The first mapping that holds the address once its offset is taken off its start; that
-// is then done.
-static uint32_t extend(struct maps_index *index, struct model_profile *p, uint64_t address)
+// Finds the first mapping that contains the address after its offset is subtracted from its start.
+// Extends that mapping.
+static uint32_t extend_mapping(struct maps_index *index, struct model_profile *p, uint64_t address)
 {
     if (!index->extendable) {
         index->extendable = arena_array(index->arena, 2 * index->n, sizeof *index->extendable);
-        // Backwards, for add_candidate puts each in front.
+        // Backwards, because add_candidate prepends.
         for (uint32_t i = p->n_mappings; i-- > 0;) {
             const struct model_mapping *m = &p->mappings[i];
             if (m->offset)
-                for_nodes(index, m->start - m->offset, m->start, i, add_candidate);
+                visit_covering_nodes(index, m->start - m->offset, m->start, i, add_candidate);
         }
     }
     size_t below = edges_up_to(index, address);
@@ -264,12 +266,12 @@ static uint32_t extend(struct maps_index *index, struct model_profile *p, uint64
         struct model_mapping *m = &p->mappings[best];
         m->start -= m->offset;
         m->offset = 0;
-        for_nodes(index, m->start, m->limit, best, cover);
+        visit_covering_nodes(index, m->start, m->limit, best, set_covering_mapping);
     }
     return best;
 }
 
-// Corrects what some profile handlers get wrong about the main executable.
+// Corrects typical errors of profilers about the main executable.
 static void fix_main(struct model_profile *p)
 {
     const uint64_t usual_start = 0x400000;
@@ -287,7 +289,7 @@ void maps_assign(struct model_builder *b)
     struct model_profile *p = b->p;
     fix_main(p);
     struct maps_index *index = maps_index_new(b->arena, p);
-    // Holds everything that no real mapping does.
+    // Contains all addresses outside real mappings.
     uint32_t fake = MODEL_NONE;
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &p->locations[i];
@@ -295,7 +297,7 @@ void maps_assign(struct model_builder *b)
             continue;
         uint32_t mapping = maps_find(index, l->address);
         if (mapping == MODEL_NONE && fake == MODEL_NONE)
-            mapping = extend(index, p, l->address);
+            mapping = extend_mapping(index, p, l->address);
         if (mapping == MODEL_NONE) {
             if (fake == MODEL_NONE)
                 fake = model_build_mapping(b, (struct model_mapping){.limit = UINT64_MAX});

@@ -35,7 +35,7 @@ int scan_address(struct str *rest, uint64_t *address)
     return 0;
 }
 
-// Length of the white-space character at the start of s; 0 if there is none.
+// Returns the length of the white-space character at the start of s, or 0.
 static size_t space_at_start(struct str s)
 {
     if (s.n == 0)
@@ -82,21 +82,21 @@ bool scan_is_blank_or_comment(struct str line)
     return trimmed.n == 0 || trimmed.p[0] == '#';
 }
 
-static char lower(char c)
+static char ascii_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
-static int digit_value(char c)
+static int scan_digit_value(char c)
 {
-    c = lower(c);
+    c = ascii_lower(c);
     if (scan_is_digit(c))
         return c - '0';
     return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
 }
 
-// Digits with separators: each _ stands between two digits, or between a base prefix
-// (which is_prefixed says was there) and a digit.
+// Parses digits with separators. Each _ must follow a digit or a base prefix (is_prefixed) and
+// precede a digit.
 static bool parse_digits(struct str s, unsigned base, bool is_prefixed, uint64_t *value)
 {
     uint64_t v = 0;
@@ -108,7 +108,7 @@ static bool parse_digits(struct str s, unsigned base, bool is_prefixed, uint64_t
             after_digit = false;
             continue;
         }
-        unsigned d = (unsigned)digit_value(s.p[i]);
+        unsigned d = (unsigned)scan_digit_value(s.p[i]);
         if (d >= base || __builtin_mul_overflow(v, (uint64_t)base, &v) ||
             __builtin_add_overflow(v, (uint64_t)d, &v))
             return false;
@@ -128,7 +128,7 @@ bool scan_int(struct str s, int64_t *value)
     unsigned base = 10;
     bool is_prefixed = false;
     if (s.p[0] == '0') {
-        char kind = s.n >= 3 ? lower(s.p[1]) : '\0';
+        char kind = s.n >= 3 ? ascii_lower(s.p[1]) : '\0';
         is_prefixed = true;
         base = kind == 'x' ? 16 : kind == 'b' ? 2 : 8;
         s = str_from_to(s, kind == 'x' || kind == 'b' || kind == 'o' ? 2 : 1, s.n);

@@ -1,11 +1,11 @@
-// Taking text apart the way the formats' first readers do: Go's regexp, strings and
-// strconv packages. What counts as white space or as a number decides which inputs are
-// accepted, so these helpers follow those rules and not libc's.
+// Parses text exactly like the original readers of these formats, which use Go's regexp, strings
+// and strconv packages. The rules for white space and numbers decide which inputs are accepted, so
+// they follow Go, not libc.
 #pragma once
 
 #include "base/str.h"
 
-// \s of a regular expression: the vertical tab is not in it.
+// \s of a regular expression, which excludes the vertical tab.
 static inline bool scan_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\f' || c == '\r';
@@ -26,15 +26,16 @@ static inline bool scan_is_hex(char c)
     return scan_is_lower_hex(c) || (c >= 'A' && c <= 'F');
 }
 
-// The lines of a text. After the last one, line is empty and stays so.
+// Iterates over the lines of a text. After the last one, line stays empty.
 struct scan_lines {
     struct str rest, line;
-    size_t number; // of line, from 1
+    size_t number; // of line, counting from 1
 };
 
+// Advances to the next line. Returns false at the end.
 bool scan_next(struct scan_lines *lines);
 
-// A position inside one line; every take function moves only over what it matched.
+// A position in a line. Each function advances it only past what it matched.
 struct scan {
     const char *at, *end;
 };
@@ -60,7 +61,7 @@ static inline bool scan_text(struct scan *s, struct str text)
     return true;
 }
 
-// As many characters of the class as there are, maybe none.
+// Returns the longest run of characters of the class; it may be empty.
 static inline struct str scan_run(struct scan *s, bool (*in_class)(char))
 {
     const char *from = s->at;
@@ -77,26 +78,26 @@ static inline struct str scan_blanks(struct scan *s)
     return (struct str){from, (size_t)(s->at - from)};
 }
 
-// [ x0-9a-f]*: the addresses at the end of a sample line.
+// Scans [ x0-9a-f]*: the addresses at the end of a sample line.
 struct str scan_addresses(struct scan *s);
 
-// Finds the next address (0x and lower-case hexadecimal digits) in *rest and takes
-// everything up to its end. 1: found, 0: there is none, -1: it does not fit 64 bits.
+// Finds the next address (0x and lowercase hexadecimal digits) in *rest and removes everything up
+// to its end. Returns 1 if found, 0 if there is none, -1 if it exceeds 64 bits.
 int scan_address(struct str *rest, uint64_t *address);
 
-// Without white space, including Unicode's, at both ends.
+// Strips white space, including Unicode's, from both ends.
 struct str scan_trim(struct str s);
 bool scan_contains(struct str s, struct str part);
-// Nothing but white space, or a comment that starts with #.
+// Whether the line is blank or a comment that starts with #.
 bool scan_is_blank_or_comment(struct str line);
 
-// An integer with Go's base prefixes (0x, 0o, 0b, a leading 0 for octal) and digit
-// separators; false if it is none or does not fit.
+// Parses an integer with Go's base prefixes (0x, 0o, 0b, a leading 0 for octal) and digit
+// separators. Returns false if it is invalid or out of range.
 bool scan_int(struct str s, int64_t *value);
 
-// Truncates as the processor does; NaN and what does not fit become INT64_MIN.
+// Truncates like the processor: NaN and out-of-range values become INT64_MIN.
 int64_t scan_truncate(double value);
-// Rounds to the nearest; false for NaN and what does not fit.
+// Rounds to nearest. Returns false for NaN and out-of-range values.
 bool scan_round(double value, int64_t *result);
 
 static inline int64_t scan_mul(int64_t a, int64_t b)
@@ -109,10 +110,10 @@ static inline int64_t scan_add(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-// The last component of a path, as Go's filepath.Base has it.
+// Returns the last component of a path, like Go's filepath.Base.
 struct str scan_basename(struct str path);
 
-// A piece of input for an error message: cut, and with nothing that could upset a terminal.
+// Quotes input in an error message: truncated, with control and non-ASCII characters replaced.
 struct scan_quote {
     char text[72];
 };

@@ -5,7 +5,7 @@
 #include "codec/json.h"
 #include "codec/scan.h"
 
-// A frame of the file: what is equal is written once.
+// A frame of the file. Equal frames are written once.
 struct shared_frame {
     uint32_t name, file;
     int64_t line, column;
@@ -22,7 +22,7 @@ struct writer {
     uint32_t *first, *ids; // frames of each location, outermost first
 };
 
-static uint32_t add_frame(struct writer *w, struct shared_frame frame)
+static uint32_t intern_shared_frame(struct writer *w, struct shared_frame frame)
 {
     uint64_t hash = hash_mix(hash_mix(frame.name, frame.file),
                              hash_mix((uint64_t)frame.line, (uint64_t)frame.column));
@@ -63,13 +63,13 @@ static void collect_frames(struct writer *w)
                 frame.line = line->line;
                 frame.column = line->column;
             }
-            w->ids[at++] = add_frame(w, frame);
+            w->ids[at++] = intern_shared_frame(w, frame);
         }
     }
     w->first[p->n_locations] = at;
 }
 
-static void write_frames(struct writer *w)
+static void write_shared_frames(struct writer *w)
 {
     struct out *out = w->out;
     for (size_t i = 0; i < w->n_frames; i++) {
@@ -112,7 +112,7 @@ static const char *unit_for(struct str unit)
     return "none";
 }
 
-static void write_stack(struct writer *w, size_t sample)
+static void speedscope_write_stack(struct writer *w, size_t sample)
 {
     const uint32_t *stack = model_stack(w->p, sample);
     bool is_first = true;
@@ -128,7 +128,7 @@ static void write_stack(struct writer *w, size_t sample)
     out_char(w->out, ']');
 }
 
-static void write_profile(struct writer *w, uint32_t type)
+static void speedscope_write_profile(struct writer *w, uint32_t type)
 {
     const struct model_profile *p = w->p;
     struct out *out = w->out;
@@ -147,7 +147,7 @@ static void write_profile(struct writer *w, uint32_t type)
             continue;
         out_text(out, is_first ? "\n" : ",\n");
         is_first = false;
-        write_stack(w, i);
+        speedscope_write_stack(w, i);
     }
     out_text(out, "],\n\"weights\":[");
     is_first = true;
@@ -162,7 +162,7 @@ static void write_profile(struct writer *w, uint32_t type)
     out_text(out, "]}");
 }
 
-static void write_file(struct writer *w, struct str name)
+static void speedscope_write_file(struct writer *w, struct str name)
 {
     const struct model_profile *p = w->p;
     struct out *out = w->out;
@@ -176,11 +176,11 @@ static void write_file(struct writer *w, struct str name)
     int active = model_type_index(p, STR(""), NULL);
     out_i64(out, active > 0 ? active : 0);
     out_text(out, ",\n\"shared\":{\"frames\":[");
-    write_frames(w);
+    write_shared_frames(w);
     out_text(out, "]},\n\"profiles\":[");
     for (uint32_t i = 0; i < p->n_types; i++) {
         out_text(out, i ? ",\n" : "\n");
-        write_profile(w, i);
+        speedscope_write_profile(w, i);
     }
     out_text(out, "]}\n");
 }
@@ -195,7 +195,7 @@ void codec_write_speedscope(const struct model_profile *p, struct str name, stru
         return;
     }
     struct writer w = {.arena = arena, .p = p, .out = out};
-    write_file(&w, name);
+    speedscope_write_file(&w, name);
     arena_try_end(arena);
     arena_free(arena);
 }

@@ -4,7 +4,7 @@
 #include "codec/scan.h"
 #include "model/builder.h"
 
-enum { JOINED_MAX = 1 << 20 }; // bytes of a stack
+enum { JOINED_MAX = 1 << 20 }; // bytes of a joined stack
 
 struct stacks {
     struct model_builder b;
@@ -14,8 +14,8 @@ struct stacks {
     struct err *e;
 };
 
-// root;...;leaf; frames without a name are left out.
-static void add_stack(struct stacks *s, struct str joined, int64_t value)
+// Adds a sample with the stack root;...;leaf. Skips frames without a name.
+static void stacks_add_stack(struct stacks *s, struct str joined, int64_t value)
 {
     size_t n = 0;
     if (!value)
@@ -35,12 +35,12 @@ static void add_stack(struct stacks *s, struct str joined, int64_t value)
         model_build_sample(&s->b, s->frames, n, &value);
 }
 
-static int read_lines(struct stacks *s, bool counted, const uint8_t *data, size_t n)
+static int stacks_read_lines(struct stacks *s, bool counted, const uint8_t *data, size_t n)
 {
     struct str rest = {(const char *)data, n}, line;
     for (size_t number = 1; str_next_line(&rest, &line); number++) {
         if (!counted) {
-            add_stack(s, line, 1);
+            stacks_add_stack(s, line, 1);
             continue;
         }
         size_t at = line.n;
@@ -55,22 +55,22 @@ static int read_lines(struct stacks *s, bool counted, const uint8_t *data, size_
         if (!str_to_i64(count, &value) || value < 0)
             return err_set(s->e, "line %zu: expected a stack, a blank and a count, found '%s'",
                            number, scan_quote(count).text);
-        add_stack(s, str_from_to(line, 0, at - 1), value);
+        stacks_add_stack(s, str_from_to(line, 0, at - 1), value);
     }
     return 0;
 }
 
 struct level {
-    uint64_t children; // still to come
-    size_t length;     // of the stack above them
+    uint64_t children; // not read yet
+    size_t length;     // length of the joined stack above them
 };
 
-static int bad_node(struct stacks *s, const uint8_t *data, const struct proto_span *at)
+static int stacks_node_error(struct stacks *s, const uint8_t *data, const struct proto_span *at)
 {
     return err_set(s->e, "the node at byte %zu is cut short or malformed", (size_t)(at->p - data));
 }
 
-static int read_nodes(struct stacks *s, bool is_trie, const uint8_t *data, size_t n)
+static int stacks_read_nodes(struct stacks *s, bool is_trie, const uint8_t *data, size_t n)
 {
     struct proto_span span = {data, data + n};
     struct level *levels = NULL;
@@ -80,11 +80,11 @@ static int read_nodes(struct stacks *s, bool is_trie, const uint8_t *data, size_
         const struct proto_span at = span;
         uint64_t name, value, children;
         if (!proto_varint(&span, &name) || name > (uint64_t)(span.end - span.p))
-            return bad_node(s, data, &at);
+            return stacks_node_error(s, data, &at);
         const uint8_t *text = span.p;
         span.p += name;
         if (!proto_varint(&span, &value) || !proto_varint(&span, &children) || value > INT64_MAX)
-            return bad_node(s, data, &at);
+            return stacks_node_error(s, data, &at);
         size_t above = length;
         if (length + name + 1 > JOINED_MAX)
             return err_set(s->e, "the stack at byte %zu has more than %d bytes",
@@ -101,7 +101,7 @@ static int read_nodes(struct stacks *s, bool is_trie, const uint8_t *data, size_
             if (name)
                 memcpy(joined + length, text, (size_t)name);
             length += (size_t)name;
-            add_stack(s, (struct str){joined, length}, (int64_t)value);
+            stacks_add_stack(s, (struct str){joined, length}, (int64_t)value);
         }
         if (children) {
             levels = arena_push(s->arena, levels, depth, &cap, sizeof *levels);
@@ -129,8 +129,8 @@ struct model_profile *stacks_read(struct arena *arena, enum stacks_format format
     model_build(&s.b, arena);
     model_build_type(&s.b, STR("samples"), STR("count"));
     int result = format == STACKS_GROUPS || format == STACKS_LINES
-                     ? read_lines(&s, format == STACKS_GROUPS, data, n)
-                     : read_nodes(&s, format == STACKS_TRIE, data, n);
+                     ? stacks_read_lines(&s, format == STACKS_GROUPS, data, n)
+                     : stacks_read_nodes(&s, format == STACKS_TRIE, data, n);
     arena_try_end(arena);
     return result ? NULL : s.b.p;
 }

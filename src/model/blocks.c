@@ -19,8 +19,8 @@ struct model_blocks model_blocks(const struct model_profile *p, struct str prefi
     return b;
 }
 
-static const struct model_profile *one_block(const struct model_profile *p, uint32_t column,
-                                             struct arena *arena)
+static const struct model_profile *split_block(const struct model_profile *p, uint32_t column,
+                                               struct arena *arena)
 {
     struct model_profile *whole = model_profile_derive(p, arena);
     bool *keep = arena_array(arena, p->n_samples, sizeof *keep), any = false;
@@ -33,7 +33,7 @@ static const struct model_profile *one_block(const struct model_profile *p, uint
         whole->values[i] = values[column];
         keep[i] = values[column] != 0;
         any |= keep[i];
-        // Events of one stack weigh the same in all parts.
+        // Events of one stack have the same weight in all parts.
         if (p->is_weighed && values[0])
             whole->squares[i] =
                 model_squares(p, i) * fabs((double)values[column] / (double)values[0]);
@@ -46,7 +46,7 @@ size_t model_split_blocks(const struct model_profile *p, struct model_blocks blo
 {
     size_t n = 0;
     for (uint32_t i = 0; i < blocks.n; i++) {
-        const struct model_profile *part = one_block(p, blocks.first + i, arena);
+        const struct model_profile *part = split_block(p, blocks.first + i, arena);
         if (part)
             parts[n++] = part;
     }

@@ -1,9 +1,9 @@
-// A profile in parts, by time and by where it was taken: how much the parts differ tells how much
-// the whole varies by itself (docs/diff.md).
+// Splits a profile by time and by source. How much the parts differ shows how much the whole varies
+// by itself (docs/diff.md).
 //
-// Beside its first type such a profile has types named MODEL_WINDOWS and MODEL_GROUPS with a number
-// behind: what of the first type's values is in each window of time, and again, in each group of
-// series. They are columns, so that filters treat them as they treat the values.
+// Besides its first type, such a profile has types named MODEL_WINDOWS and MODEL_GROUPS followed by
+// a number. They hold the part of the first type's values in each time window and, separately, in
+// each group of series. They are columns, so filters treat them like other values.
 #pragma once
 
 #include "model/profile.h"
@@ -15,8 +15,10 @@ struct model_blocks {
     uint32_t first, n; // columns
 };
 
-// The first columns in a row whose types begin with the prefix; n 0: there are none.
+// Returns the first run of columns whose types begin with prefix; n is 0 if there is none.
 struct model_blocks model_blocks(const struct model_profile *p, struct str prefix);
-// Each of them as a profile that has the first type only; parts without a value are left out.
+// Makes a profile of each block, with only the first type. Blocks without values are skipped. parts
+// must have room for blocks.n pointers. Returns their number. The parts live in arena and share
+// columns with p.
 size_t model_split_blocks(const struct model_profile *p, struct model_blocks blocks,
                           struct arena *arena, const struct model_profile **parts);

@@ -11,7 +11,7 @@ void model_build(struct model_builder *b, struct arena *arena)
     model_build_label_set(b, NULL, 0);
 }
 
-enum { MANY_LABELS = 64 }; // of one set
+enum { MANY_LABELS = 64 }; // in one set
 
 #define PUSH(b, items, n, cap) \
     ((items) = arena_push((b)->arena, (items), (n), &(b)->cap, sizeof *(items)))
@@ -66,7 +66,7 @@ uint32_t model_build_function(struct model_builder *b, uint32_t name, uint32_t s
     return p->n_functions++;
 }
 
-static bool same_lines(const struct model_line *a, const struct model_line *b, uint32_t n)
+static bool builder_same_lines(const struct model_line *a, const struct model_line *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (a[i].function != b[i].function || a[i].line != b[i].line || a[i].column != b[i].column)
@@ -86,7 +86,7 @@ uint32_t model_build_location(struct model_builder *b, uint32_t mapping, uint64_
          hash_next(&b->locations, &at)) {
         const struct model_location *l = &p->locations[at.item];
         if (l->address == address && l->mapping == mapping && l->n_lines == n_lines &&
-            same_lines(p->lines + l->first_line, lines, n_lines))
+            builder_same_lines(p->lines + l->first_line, lines, n_lines))
             return at.item;
     }
     PUSH(b, p->locations, p->n_locations, cap_locations);
@@ -146,9 +146,9 @@ static bool label_before(const struct model_strings *s, const struct model_label
     return a->key != b->key && str_cmp(s->items[a->key], s->items[b->key]) < 0;
 }
 
-// The sorted runs of width labels are merged into runs twice as long.
-static void merge_runs(const struct model_strings *s, const struct model_label *from,
-                       struct model_label *to, size_t n, size_t width)
+// Merges sorted runs of width labels into runs twice as long.
+static void merge_label_runs(const struct model_strings *s, const struct model_label *from,
+                             struct model_label *to, size_t n, size_t width)
 {
     for (size_t start = 0; start < n; start += 2 * width) {
         size_t middle = start + width < n ? start + width : n;
@@ -161,12 +161,12 @@ static void merge_runs(const struct model_strings *s, const struct model_label *
     }
 }
 
-static void sort_many(const struct model_strings *s, struct model_label *labels, size_t n)
+static void sort_many_labels(const struct model_strings *s, struct model_label *labels, size_t n)
 {
     struct model_label *from = labels, *to = arena_array(s->arena, n, sizeof *to);
     for (size_t width = 1; width < n; width *= 2) {
         struct model_label *merged = to;
-        merge_runs(s, from, to, n, width);
+        merge_label_runs(s, from, to, n, width);
         to = from;
         from = merged;
     }
@@ -174,11 +174,11 @@ static void sort_many(const struct model_strings *s, struct model_label *labels,
         memcpy(labels, from, n * sizeof *labels);
 }
 
-// Stable; sets are a handful of labels and mostly sorted already.
+// Stable. Sets have few labels and are mostly sorted already, so insertion sort is fast.
 void model_sort_labels(const struct model_strings *s, struct model_label *labels, size_t n)
 {
     if (n > MANY_LABELS) {
-        sort_many(s, labels, n);
+        sort_many_labels(s, labels, n);
         return;
     }
     for (size_t i = 1; i < n; i++) {

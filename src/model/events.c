@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static struct str family(const struct model_profile *p, uint32_t type)
+static struct str type_family(const struct model_profile *p, uint32_t type)
 {
     struct str name = model_str(p, p->types[type].type);
     for (size_t i = name.n; i > 0; i--)
@@ -11,15 +11,15 @@ static struct str family(const struct model_profile *p, uint32_t type)
     return STR("");
 }
 
-// The type with that unit that belongs to type: alloc_objects to alloc_space. One that is
-// the only one with that unit belongs to all.
-static uint32_t relative(const struct model_profile *p, uint32_t type, struct str unit)
+// Returns the type with this unit that belongs to type, such as alloc_objects to alloc_space. If
+// only one type has this unit, it belongs to all.
+static uint32_t related_type(const struct model_profile *p, uint32_t type, struct str unit)
 {
     uint32_t only = MODEL_NONE, n = 0;
     for (uint32_t i = 0; i < p->n_types; i++) {
         if (!str_eq(model_str(p, p->types[i].unit), unit))
             continue;
-        if (str_eq(family(p, i), family(p, type)))
+        if (str_eq(type_family(p, i), type_family(p, type)))
             return i;
         only = i;
         n++;
@@ -30,8 +30,8 @@ static uint32_t relative(const struct model_profile *p, uint32_t type, struct st
 struct model_events model_events(const struct model_profile *p, uint32_t type)
 {
     struct model_events ev = {.type = type,
-                              .count = relative(p, type, STR("count")),
-                              .bytes = relative(p, type, STR("bytes"))};
+                              .count = related_type(p, type, STR("count")),
+                              .bytes = related_type(p, type, STR("bytes"))};
     ev.is_count = str_eq(model_str(p, p->types[type].unit), STR("count"));
     bool heap = str_eq(model_str(p, p->period_type.unit), STR("bytes"));
     if (heap && p->period > 1 && ev.count != MODEL_NONE && ev.bytes != MODEL_NONE)

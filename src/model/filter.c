@@ -1,5 +1,5 @@
-// Filters over frames. Each regular expression is asked once per distinct string, each
-// location is judged once, and the samples are then one pass over indices.
+// Filters over frames. Each regular expression is matched once per distinct string, and each
+// location is classified once. The samples then need one pass over indices.
 #include "model/transform.h"
 
 static bool function_matches(const struct model_profile *p, uint32_t line, struct model_regex *re)
@@ -25,9 +25,9 @@ static bool location_matches(const struct model_profile *p, const struct model_l
     return mapping_matches(p, l, re);
 }
 
-// Gives the derived profile its own locations and lines, to be narrowed in place: a
-// location only ever loses lines.
-static void own_locations(struct model_profile *to)
+// Copies the locations and lines of a derived profile so that they can be narrowed in place: a
+// location only loses lines.
+static void unshare_locations(struct model_profile *to)
 {
     const struct model_location *locations = to->locations;
     const struct model_line *lines = to->lines;
@@ -57,7 +57,7 @@ static void keep_lines(struct model_profile *to, struct model_location *l, struc
 enum verdict { PASSED_OVER, FOCUSED, IGNORED };
 
 // Whether a stack has a focused frame and no ignored one.
-static bool is_wanted(const uint8_t *verdicts, const uint32_t *frames, uint32_t n)
+static bool is_wanted_stack(const uint8_t *verdicts, const uint32_t *frames, uint32_t n)
 {
     bool focused = false;
     for (uint32_t i = 0; i < n; i++) {
@@ -68,8 +68,8 @@ static bool is_wanted(const uint8_t *verdicts, const uint32_t *frames, uint32_t 
     return focused;
 }
 
-// Rewrites the stacks of the samples kept without the hidden locations; a sample left
-// without frames is not kept.
+// Removes the hidden locations from the stacks of the kept samples. Clears keep for samples without
+// frames left.
 static void hide_frames(struct model_profile *to, const bool *hidden, bool *keep)
 {
     size_t total = 0;
@@ -110,7 +110,7 @@ struct model_profile *model_filter_frames(const struct model_profile *p, struct 
     bool *hidden = arena_array(arena, p->n_locations + 1, sizeof *hidden);
     bool any_hidden = false;
     if (hide || show)
-        own_locations(to);
+        unshare_locations(to);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         const struct model_location *l = &p->locations[i];
         arena_spend(arena, 1 + l->n_lines);
@@ -138,15 +138,15 @@ struct model_profile *model_filter_frames(const struct model_profile *p, struct 
     bool *keep = arena_array(arena, p->n_samples + 1, sizeof *keep);
     for (size_t i = 0; i < p->n_samples; i++) {
         arena_spend(arena, 1 + p->stack_len[i]);
-        keep[i] = is_wanted(verdicts, model_stack(p, i), p->stack_len[i]);
+        keep[i] = is_wanted_stack(verdicts, model_stack(p, i), p->stack_len[i]);
     }
     if (any_hidden)
         hide_frames(to, hidden, keep);
     return model_select_samples(to, keep, arena);
 }
 
-// Own columns for where stacks begin and how long they are, to be narrowed in place.
-static void own_stacks(struct model_profile *to)
+// Copies the columns for the starts and lengths of stacks, so that they can be narrowed in place.
+static void unshare_stacks(struct model_profile *to)
 {
     uint32_t *const *stacks = to->stacks;
     const uint32_t *len = to->stack_len;
@@ -158,7 +158,7 @@ static void own_stacks(struct model_profile *to)
     }
 }
 
-// Drops the n frames nearest the leaf.
+// Removes the n frames nearest the leaf.
 static void cut_leaves(struct model_profile *to, size_t sample, uint32_t n)
 {
     to->stacks[sample] += n;
@@ -169,8 +169,8 @@ struct model_profile *model_show_from(const struct model_profile *p, struct mode
                                       bool *matched, struct arena *arena)
 {
     struct model_profile *to = model_profile_derive(p, arena);
-    own_locations(to);
-    own_stacks(to);
+    unshare_locations(to);
+    unshare_stacks(to);
     *matched = false;
     bool *roots = arena_array(arena, p->n_locations + 1, sizeof *roots);
     for (uint32_t i = 0; i < p->n_locations; i++) {
@@ -199,8 +199,8 @@ struct model_profile *model_show_from(const struct model_profile *p, struct mode
     return model_select_samples(to, keep, arena);
 }
 
-// A function's name without a leading dot and without its argument list.
-static struct str simplify(struct str name)
+// Returns a function's name without a leading dot and without its argument list.
+static struct str simplify_function_name(struct str name)
 {
     static const struct str kept[] = {STR("(anonymous namespace)"), STR("operator()")};
     if (name.n && name.p[0] == '.')
@@ -217,19 +217,19 @@ static struct str simplify(struct str name)
     return name;
 }
 
-// Per function name: does drop match its simplified form and keep not?
+// Caches per function name whether drop matches its simplified form and keep does not.
 struct pruner {
     struct model_regex *drop, *keep;
-    uint8_t *known; // by string id: 0 not tried, 1 no, 2 yes
+    uint8_t *known; // by string id: 0 unknown, 1 no, 2 yes
 };
 
-static bool prunes(struct pruner *pruner, const struct model_profile *p, uint32_t line)
+static bool is_pruned_line(struct pruner *pruner, const struct model_profile *p, uint32_t line)
 {
     uint32_t name = p->functions[p->lines[line].function].name;
     if (name == 0)
         return false;
     if (!pruner->known[name]) {
-        struct str simple = simplify(model_str(p, name));
+        struct str simple = simplify_function_name(model_str(p, name));
         bool yes = model_regex_match(pruner->drop, simple) &&
                    !(pruner->keep && model_regex_match(pruner->keep, simple));
         pruner->known[name] = yes ? 2 : 1;
@@ -241,15 +241,15 @@ struct model_profile *model_prune_from(const struct model_profile *p, struct mod
                                        struct arena *arena)
 {
     struct model_profile *to = model_profile_derive(p, arena);
-    own_locations(to);
-    own_stacks(to);
+    unshare_locations(to);
+    unshare_stacks(to);
     struct pruner pruner = {.drop = regex, .known = arena_alloc(arena, p->strings->n)};
     bool *from_here = arena_array(arena, p->n_locations + 1, sizeof *from_here);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &to->locations[i];
         arena_spend(arena, 1 + l->n_lines);
         for (uint32_t k = 0; k < l->n_lines && !from_here[i]; k++) {
-            if (prunes(&pruner, p, l->first_line + k)) {
+            if (is_pruned_line(&pruner, p, l->first_line + k)) {
                 from_here[i] = true;
                 l->first_line += k;
                 l->n_lines -= k;
@@ -289,17 +289,17 @@ struct model_profile *model_drop_uninteresting(const struct model_profile *p, st
         .keep = whole_name_regex(p, p->keep_frames, arena),
         .known = arena_alloc(arena, p->strings->n),
     };
-    // A profile with an expression that does not compile is shown whole.
+    // If an expression does not compile, show the whole profile.
     if (!pruner.drop || (p->keep_frames && !pruner.keep))
         return to;
-    own_locations(to);
-    own_stacks(to);
+    unshare_locations(to);
+    unshare_stacks(to);
     uint8_t *prune = arena_array(arena, p->n_locations + 1, sizeof *prune);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &to->locations[i];
         arena_spend(arena, 1 + l->n_lines);
         for (uint32_t k = l->n_lines; prune[i] == KEPT && k-- > 0;) {
-            if (!prunes(&pruner, p, l->first_line + k))
+            if (!is_pruned_line(&pruner, p, l->first_line + k))
                 continue;
             prune[i] = k + 1 == l->n_lines ? WHOLE : BENEATH;
             if (prune[i] == BENEATH) {

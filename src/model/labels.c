@@ -1,5 +1,4 @@
-// Transforms that look at labels. They work on label sets, of which there are far fewer
-// than samples.
+// Transforms of labels. They work on label sets, of which there are far fewer than samples.
 #include "model/transform.h"
 
 #include <stdlib.h>
@@ -22,8 +21,8 @@ struct model_tag_filter {
     size_t n_regexes;
 };
 
-// A number with an optional unit, `[+-]?[0-9]+[a-zA-Z]*`; returns its length, 0 if none.
-static size_t take_quantity(struct str s, int64_t *value, struct str *unit)
+// Parses a number with an optional unit, `[+-]?[0-9]+[a-zA-Z]*`. Returns its length, or 0.
+static size_t parse_quantity(struct str s, int64_t *value, struct str *unit)
 {
     size_t i = s.n && (s.p[0] == '+' || s.p[0] == '-');
     size_t digits = i;
@@ -38,20 +37,21 @@ static size_t take_quantity(struct str s, int64_t *value, struct str *unit)
     return i;
 }
 
-// "32kb", ":64kb", "4mb:", "12kb:64mb"; false: this is no range but a regexp.
+// Parses "32kb", ":64kb", "4mb:" or "12kb:64mb". Returns false if the text is not a range but a
+// regular expression.
 static bool parse_range(struct str text, struct range *range)
 {
     int64_t value;
     struct str unit;
     *range = (struct range){.has_high = true};
     if (text.n && text.p[0] == ':') {
-        size_t n = take_quantity(str_from_to(text, 1, text.n), &value, &unit);
+        size_t n = parse_quantity(str_from_to(text, 1, text.n), &value, &unit);
         if (n == 0 || n != text.n - 1)
             return false;
         range->high = units_scale(value, unit, unit, &range->unit);
         return true;
     }
-    size_t n = take_quantity(text, &value, &unit);
+    size_t n = parse_quantity(text, &value, &unit);
     if (n == 0)
         return false;
     range->has_low = true;
@@ -65,13 +65,13 @@ static bool parse_range(struct str text, struct range *range)
         return true;
     }
     struct str rest = str_from_to(text, n + 1, text.n), unit2;
-    if (take_quantity(rest, &value, &unit) != rest.n)
+    if (parse_quantity(rest, &value, &unit) != rest.n)
         return false;
     range->high = units_scale(value, unit, range->unit, &unit2);
     return str_eq(unit2, range->unit);
 }
 
-static bool in_range(const struct range *range, int64_t value, struct str unit)
+static bool in_label_range(const struct range *range, int64_t value, struct str unit)
 {
     struct str scaled_unit;
     double v = units_scale(value, unit, range->unit, &scaled_unit);
@@ -107,8 +107,8 @@ struct model_tag_filter *model_tag_filter_new(struct arena *arena, const char *n
     return filter;
 }
 
-// With a key: some expression matches some of its values. Without one: every expression
-// matches some "key:value".
+// With a key: whether any expression matches any of its values. Without one: whether every
+// expression matches some "key:value".
 static bool strings_match(const struct model_profile *p, const struct model_tag_filter *f,
                           const struct model_label_set *set, struct arena *arena)
 {
@@ -142,7 +142,7 @@ static bool numbers_match(const struct model_profile *p, const struct model_tag_
     for (uint32_t i = 0; i < set->n; i++) {
         const struct model_label *l = &p->labels[set->first + i];
         if (l->is_number && (f->key.n == 0 || str_eq(model_str(p, l->key), f->key)) &&
-            in_range(&f->range, l->number, model_str(p, units[l->key])))
+            in_label_range(&f->range, l->number, model_str(p, units[l->key])))
             return true;
     }
     return false;
@@ -180,7 +180,7 @@ struct model_profile *model_filter_tags(const struct model_profile *p,
 
 // --- changing label sets ---
 
-// A derived profile whose label sets are p's, each passed through keep().
+// Derives a profile whose label sets keep only the labels for which keep() returns true.
 static struct model_profile *filter_labels(const struct model_profile *p,
                                            bool (*keep)(void *ctx, const struct model_label *),
                                            void *ctx, struct arena *arena)
@@ -365,7 +365,8 @@ struct label_frames {
     struct hash_table index;
 };
 
-static const struct model_function *function_of(const struct model_profile *p, uint32_t location)
+static const struct model_function *pseudo_function_of(const struct model_profile *p,
+                                                       uint32_t location)
 {
     return &p->functions[p->lines[p->locations[location].first_line].function];
 }
@@ -376,7 +377,7 @@ static uint32_t pseudo_frame(struct label_frames *f, uint32_t name, uint32_t fil
     uint64_t hash = hash_mix(name, file);
     for (struct hash_probe at = hash_find(&f->index, hash); hash_hit(&f->index, &at);
          hash_next(&f->index, &at)) {
-        const struct model_function *fn = function_of(to, at.item);
+        const struct model_function *fn = pseudo_function_of(to, at.item);
         if (fn->name == name && fn->filename == file)
             return at.item;
     }
@@ -391,7 +392,7 @@ static uint32_t pseudo_frame(struct label_frames *f, uint32_t name, uint32_t fil
     return to->n_locations++;
 }
 
-// The values of one key in a label set, joined by commas; *any tells whether there were.
+// Joins the values of one key in a label set by commas. Sets *any if there are values.
 static uint32_t joined_values(struct label_frames *f, const struct model_label_set *set,
                               struct str key, bool *any)
 {
@@ -443,7 +444,7 @@ static uint32_t split_keys(struct str keys, struct arena *arena, struct str **li
     return n;
 }
 
-// The last key comes first: frames go from leaf to root.
+// The last key comes first, because frames are ordered from leaf to root.
 static bool make_frames(struct label_frames *f, const struct model_label_set *set,
                         const struct str *keys, uint32_t n, uint32_t *frames)
 {
@@ -458,7 +459,7 @@ static bool make_frames(struct label_frames *f, const struct model_label_set *se
     return matched;
 }
 
-static void own_tables(struct label_frames *f, size_t added)
+static void unshare_tables(struct label_frames *f, size_t added)
 {
     struct model_profile *to = f->to;
     struct model_function *functions =
@@ -499,7 +500,7 @@ struct model_profile *model_add_label_frames(const struct model_profile *p, stru
     static const struct model_label_set none;
     uint32_t n_sets = p->label_set ? p->n_label_sets : 1;
     const struct model_label_set *sets = p->label_set ? p->label_sets : &none;
-    own_tables(&f, (size_t)n_sets * n);
+    unshare_tables(&f, (size_t)n_sets * n);
 
     uint32_t *made = arena_array(arena, (size_t)n_sets * n, sizeof *made);
     bool *done = arena_array(arena, n_sets, sizeof *done);

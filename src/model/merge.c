@@ -10,12 +10,12 @@ struct model_merger {
     struct hash_table mappings, functions, locations, label_sets, samples;
     size_t cap_mappings, cap_functions, cap_locations, cap_lines, cap_label_sets, cap_labels;
     size_t cap_samples, cap_lens, cap_values, cap_label_column, cap_squares, cap_comments;
-    bool is_weighed; // all profiles so far
+    bool is_weighed; // for all profiles so far
 
-    // For the profile being added: its index -> ours plus one; 0 not mapped yet.
+    // For the profile being added: its index -> merged index + 1; 0: not mapped yet.
     const struct model_profile *from;
     uint32_t *string_of, *mapping_of, *function_of, *location_of, *label_set_of;
-    bool in_place; // its stacks are ours, and no two of them overlap
+    bool in_place; // its stacks may be rewritten, and no two of them overlap
 };
 
 #define PUSH(m, items, n, cap) \
@@ -95,8 +95,8 @@ static uint32_t merge_function(struct model_merger *m, uint32_t index)
     return to->n_functions - 1;
 }
 
-// pprof's identity of a location counts the column of the last line only.
-static bool same_lines(const struct model_line *a, const struct model_line *b, uint32_t n)
+// In pprof's identity of a location, only the column of the last line counts.
+static bool merger_same_lines(const struct model_line *a, const struct model_line *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (a[i].function != b[i].function || a[i].line != b[i].line ||
@@ -131,7 +131,7 @@ static uint32_t merge_location(struct model_merger *m, uint32_t index)
         const struct model_location *other = &to->locations[at.item];
         if (other->address == l.address && other->mapping == l.mapping &&
             other->is_folded == l.is_folded && other->n_lines == l.n_lines &&
-            same_lines(to->lines + other->first_line, to->lines + l.first_line, l.n_lines)) {
+            merger_same_lines(to->lines + other->first_line, to->lines + l.first_line, l.n_lines)) {
             m->location_of[index] = at.item + 1;
             return at.item;
         }
@@ -180,7 +180,7 @@ static uint32_t merge_label_set(struct model_merger *m, size_t sample)
     return to->n_label_sets - 1;
 }
 
-static bool is_zero(const struct model_profile *p, size_t sample)
+static bool is_zero_sample(const struct model_profile *p, size_t sample)
 {
     for (uint32_t t = 0; t < p->n_types; t++)
         if (model_values(p, sample)[t])
@@ -188,8 +188,8 @@ static bool is_zero(const struct model_profile *p, size_t sample)
     return true;
 }
 
-// The stack with our locations.
-static uint32_t *take_stack(struct model_merger *m, uint32_t *from, uint32_t n)
+// Translates a stack to merged locations.
+static uint32_t *translate_stack(struct model_merger *m, uint32_t *from, uint32_t n)
 {
     uint32_t *to = m->in_place ? from : arena_array(m->arena, n, sizeof *to);
     arena_spend(m->arena, n);
@@ -200,7 +200,7 @@ static uint32_t *take_stack(struct model_merger *m, uint32_t *from, uint32_t n)
     return to;
 }
 
-// A sample of the profile being added, in our terms.
+// A sample of the profile being added, translated to merged indices.
 struct merged_sample {
     uint32_t *stack;
     const int64_t *values;
@@ -209,11 +209,11 @@ struct merged_sample {
     uint64_t hash;
 };
 
-static struct merged_sample take_sample(struct model_merger *m, size_t sample)
+static struct merged_sample translate_sample(struct model_merger *m, size_t sample)
 {
     uint32_t n = m->from->stack_len[sample];
     struct merged_sample x = {
-        .stack = take_stack(m, m->from->stacks[sample], n),
+        .stack = translate_stack(m, m->from->stacks[sample], n),
         .values = model_values(m->from, sample),
         .n = n,
         .labels = merge_label_set(m, sample),
@@ -227,7 +227,7 @@ static struct merged_sample take_sample(struct model_merger *m, size_t sample)
     return x;
 }
 
-static void add_sample(struct model_merger *m, const struct merged_sample *x)
+static void merger_add_sample(struct model_merger *m, const struct merged_sample *x)
 {
     struct model_profile *to = m->to;
     uint32_t types = to->n_types;
@@ -264,17 +264,17 @@ static void add_sample(struct model_merger *m, const struct merged_sample *x)
     to->n_samples++;
 }
 
-// By the dozen, so that the table's slots are there when they are looked at.
+// Works in batches, so that the prefetched hash slots have arrived when they are used.
 static void merge_samples(struct model_merger *m)
 {
     struct merged_sample samples[12];
     for (size_t i = 0; i < m->from->n_samples;) {
         size_t n = 0;
         for (; n < sizeof samples / sizeof *samples && i < m->from->n_samples; i++)
-            if (!is_zero(m->from, i))
-                samples[n++] = take_sample(m, i);
+            if (!is_zero_sample(m->from, i))
+                samples[n++] = translate_sample(m, i);
         for (size_t k = 0; k < n; k++)
-            add_sample(m, &samples[k]);
+            merger_add_sample(m, &samples[k]);
     }
 }
 
@@ -376,7 +376,7 @@ struct model_profile *model_merger_finish(struct model_merger *m)
     if (!to->is_weighed)
         to->squares = NULL;
     for (size_t i = 0; i < to->n_samples; i++) {
-        if (is_zero(to, i)) {
+        if (is_zero_sample(to, i)) {
             m = model_merger_new(to, 1, m->arena);
             model_merger_take(m, to);
             return model_merger_finish(m);
@@ -385,8 +385,8 @@ struct model_profile *model_merger_finish(struct model_merger *m)
     return to;
 }
 
-static struct model_profile *merge(struct model_profile *const *profiles, size_t n, bool take,
-                                   struct arena *arena, struct err *e)
+static struct model_profile *merge_all(struct model_profile *const *profiles, size_t n, bool take,
+                                       struct arena *arena, struct err *e)
 {
     for (size_t k = 1; k < n; k++)
         if (model_check_equal_types(profiles[0], profiles[k], e))
@@ -401,11 +401,11 @@ static struct model_profile *merge(struct model_profile *const *profiles, size_t
 struct model_profile *model_merge(struct model_profile *const *profiles, size_t n,
                                   struct arena *arena, struct err *e)
 {
-    return merge(profiles, n, false, arena, e);
+    return merge_all(profiles, n, false, arena, e);
 }
 
 struct model_profile *model_merge_take(struct model_profile *const *profiles, size_t n,
                                        struct arena *arena, struct err *e)
 {
-    return merge(profiles, n, true, arena, e);
+    return merge_all(profiles, n, true, arena, e);
 }

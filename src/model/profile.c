@@ -9,7 +9,7 @@ struct model_strings *model_strings_new(struct arena *arena)
     return s;
 }
 
-static uint32_t find(const struct model_strings *s, struct str text, uint64_t hash)
+static uint32_t find_interned(const struct model_strings *s, struct str text, uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&s->index, hash); hash_hit(&s->index, &at);
          hash_next(&s->index, &at))
@@ -20,10 +20,10 @@ static uint32_t find(const struct model_strings *s, struct str text, uint64_t ha
 
 uint32_t model_find_string(const struct model_strings *s, struct str text)
 {
-    return find(s, text, hash_bytes(text.p, text.n, 0));
+    return find_interned(s, text, hash_bytes(text.p, text.n, 0));
 }
 
-static uint32_t add(struct model_strings *s, struct str text, uint64_t hash)
+static uint32_t add_interned(struct model_strings *s, struct str text, uint64_t hash)
 {
     if (s->n >= MODEL_NONE)
         arena_fail(s->arena, "more than 2^32 distinct strings");
@@ -47,17 +47,17 @@ void model_strings_expect(struct model_strings *s, size_t n)
 uint32_t model_intern_borrowed(struct model_strings *s, struct str text)
 {
     uint64_t hash = hash_bytes(text.p, text.n, 0);
-    uint32_t id = find(s, text, hash);
-    return id != MODEL_NONE ? id : add(s, text, hash);
+    uint32_t id = find_interned(s, text, hash);
+    return id != MODEL_NONE ? id : add_interned(s, text, hash);
 }
 
 uint32_t model_intern(struct model_strings *s, struct str text)
 {
     uint64_t hash = hash_bytes(text.p, text.n, 0);
-    uint32_t id = find(s, text, hash);
+    uint32_t id = find_interned(s, text, hash);
     if (id != MODEL_NONE)
         return id;
-    return add(s, (struct str){arena_copy(s->arena, text.p, text.n), text.n}, hash);
+    return add_interned(s, (struct str){arena_copy(s->arena, text.p, text.n), text.n}, hash);
 }
 
 struct model_profile *model_profile_new(struct arena *arena)
@@ -65,7 +65,7 @@ struct model_profile *model_profile_new(struct arena *arena)
     struct model_profile *p = arena_alloc(arena, sizeof *p);
     p->arena = arena;
     p->strings = model_strings_new(arena);
-    // Columns are there even when they stay empty: an offset from NULL is undefined, be it 0.
+    // Allocate columns even if they stay empty, because pointer arithmetic with NULL is undefined.
     p->lines = arena_alloc(arena, sizeof *p->lines);
     p->labels = arena_alloc(arena, sizeof *p->labels);
     p->values = arena_alloc(arena, sizeof *p->values);
@@ -80,7 +80,7 @@ struct model_profile *model_profile_derive(const struct model_profile *p, struct
     return copy;
 }
 
-static int type_named(const struct model_profile *p, struct str name)
+static int find_type_name(const struct model_profile *p, struct str name)
 {
     for (uint32_t i = 0; i < p->n_types; i++)
         if (str_eq(model_str(p, p->types[i].type), name))
@@ -91,7 +91,7 @@ static int type_named(const struct model_profile *p, struct str name)
 int model_type_index(const struct model_profile *p, struct str text, struct err *e)
 {
     if (text.n == 0) {
-        int found = p->default_type ? type_named(p, model_str(p, p->default_type)) : -1;
+        int found = p->default_type ? find_type_name(p, model_str(p, p->default_type)) : -1;
         return found >= 0 ? found : (int)p->n_types - 1;
     }
     int64_t number;
@@ -134,7 +134,7 @@ static int check_ids(const struct model_profile *p, const char *what,
                      uint64_t (*id_of)(const struct model_profile *, uint32_t), uint32_t n,
                      struct err *e)
 {
-    // The usual case needs no table: ids count up.
+    // In the usual case ids increase, and no table is needed.
     uint64_t last = 0;
     uint32_t i = 0;
     for (; i < n && id_of(p, i) > last; i++)

@@ -1,11 +1,12 @@
-// A profile in memory: columnar, arena-owned, and after it was built read-only.
+// A profile in memory: columnar, owned by an arena, and read-only once it is built.
 //
-// Strings are interned to u32; everything refers to everything by index. The
-// frames of all samples stand in one column of location indices, leaf first; a
-// sample is a range of it, a row of values and an interned label set. Transforms
-// (filter, aggregate, merge, scale) do not change a profile: they make another one
-// that shares whatever did not change, so a shell or a web page parses once.
-// A derived profile lives no longer than the arena of the one it came from.
+// Strings are interned to u32. All references are indices. A sample is a stack of location indices
+// (leaf first), a row of values and an interned label set. Transforms (filter, aggregate, merge,
+// scale) do not change a profile. They derive a new one that shares unchanged columns, so a shell
+// or a web page parses once. A derived profile must not outlive the arena of its source.
+//
+// Threads may read a profile concurrently. Interning changes its string table and needs exclusive
+// access.
 #pragma once
 
 #include "base/arena.h"
@@ -14,8 +15,7 @@
 
 enum { MODEL_NONE = UINT32_MAX };
 
-// Append-only and shared by a profile and everything derived from it.
-// Id 0 is the empty string.
+// Append-only. Shared by a profile and everything derived from it. Id 0 is the empty string.
 struct model_strings {
     struct arena *arena;
     struct str *items;
@@ -31,8 +31,9 @@ struct model_mapping {
     uint64_t id, start, limit, offset;
     uint32_t file, build_id;
     bool has_functions, has_filenames, has_line_numbers, has_inline_frames;
-    // Of a kernel's mapping that perf wrote: start is where _text is, by its name; else perhaps
-    // where _stext is. Kept when the name gives way to that of a local file.
+    // For a kernel mapping written by perf: start is the address of _text, according to the
+    // mapping's name (otherwise perhaps of _stext). Kept when the name is replaced by that of a
+    // local file.
     bool starts_at_text;
 };
 
@@ -47,7 +48,7 @@ struct model_line {
     uint32_t function; // index into functions
 };
 
-// lines[first_line .. first_line + n_lines): the innermost inlined call first.
+// Its lines are lines[first_line .. first_line + n_lines), innermost inlined call first.
 struct model_location {
     uint64_t id, address;
     uint32_t mapping; // index into mappings, or MODEL_NONE
@@ -58,14 +59,14 @@ struct model_location {
 struct model_label {
     uint32_t key;
     uint32_t str;  // of a string label
-    uint32_t unit; // of a numeric one; 0: none given
+    uint32_t unit; // of a numeric label; 0: no unit
     bool is_number;
     int64_t number;
 };
 
-// labels[first .. first + n): string labels sorted by key, then numeric ones sorted by
-// key; several values of one key keep their order. Set 0 is the empty set. Two sets may
-// be equal: readers merge what is cheap to merge.
+// Its labels are labels[first .. first + n): string labels sorted by key, then numeric ones sorted
+// by key. Several values of one key keep their order. Set 0 is the empty set. Two sets may be
+// equal, because readers only merge sets where that is cheap.
 struct model_label_set {
     uint32_t first, n;
 };
@@ -85,16 +86,16 @@ struct model_profile {
     uint32_t n_types, n_mappings, n_functions, n_locations, n_lines, n_label_sets, n_labels,
         n_comments;
 
-    // One entry a sample.
+    // One entry per sample.
     size_t n_samples;
-    int64_t *values;   // n_types each
+    int64_t *values;   // n_types per sample
     uint32_t **stacks; // location indices, leaf first
     uint32_t *stack_len;
     uint32_t *label_set; // NULL: no sample has labels
 
     // What the profiler knows about the events behind the values; see model/events.h. squares is
-    // the sum of the squared weights of each sample's events, in periods; NULL with is_weighed:
-    // every event weighs one period. Without is_weighed nothing is known.
+    // the sum of the squared weights of a sample's events, in periods. If is_weighed is set and
+    // squares is NULL, every event weighs one period. If is_weighed is not set, nothing is known.
     bool is_weighed;
     double *squares;
 
@@ -130,30 +131,32 @@ static inline const struct model_label *model_labels(const struct model_profile 
     return p->labels + set->first;
 }
 
+// Returns a table in arena that contains only the empty string.
 struct model_strings *model_strings_new(struct arena *arena);
-// Room for n strings in all, so that their index does not grow step by step.
+// Makes room for n strings in total, so that the index need not grow repeatedly.
 void model_strings_expect(struct model_strings *strings, size_t n);
-// Copies the text if it is new.
+// Returns the id of the text. Copies it if it is new.
 uint32_t model_intern(struct model_strings *strings, struct str text);
-// The same for text that lives at least as long as the arena: not copied.
+// Like model_intern, without copying: the text must live as long as the arena.
 uint32_t model_intern_borrowed(struct model_strings *strings, struct str text);
-// MODEL_NONE if the text was never interned.
+// Returns MODEL_NONE if the text was never interned.
 uint32_t model_find_string(const struct model_strings *strings, struct str text);
 
-// A new profile with no content in arena, which stays the caller's.
+// Returns an empty profile in arena.
 struct model_profile *model_profile_new(struct arena *arena);
-// A shallow copy to derive from: it shares every column.
+// Returns a shallow copy that shares every column, as the start of a derived profile.
 struct model_profile *model_profile_derive(const struct model_profile *p, struct arena *arena);
 
-// The index of the sample type that text names: a number, a type's name, with or without
-// an `inuse_` in front; empty: the profile's default, else the last. -1 with e filled.
+// Returns the index of the sample type that text names: a number, or a type's name, optionally with
+// the prefix `inuse_`. Empty text means the profile's default, else the last type. Returns -1 with
+// e filled on failure.
 int model_type_index(const struct model_profile *p, struct str text, struct err *e);
 
-// Into the order that label sets have.
+// Sorts labels into the order of label sets.
 void model_sort_labels(const struct model_strings *strings, struct model_label *labels, size_t n);
 uint64_t model_hash_labels(const struct model_label *labels, size_t n);
 bool model_same_labels(const struct model_label *a, const struct model_label *b, size_t n);
 
-// Consistency: ids nonzero and unique, at least one type if there are samples.
-// References are indices and checked where they are made.
+// Checks that ids are nonzero and unique, and that there is a type if there are samples. References
+// are indices and are checked where they are created. Returns -1 with e filled on failure.
 int model_check(const struct model_profile *p, struct err *e);

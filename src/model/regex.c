@@ -7,26 +7,26 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-// PCRE2 counts steps from each place of the text where a match may begin, and a step may read the
-// text to its end. Where there is a budget, others wait (a server), and the deadline must be
-// noticed: a call of PCRE2 gets so many places and steps that it reads FAST_BYTES at the most.
-// Expressions that need more are compiled again with callouts, which look at the deadline.
+// PCRE2 counts steps from each position where a match may begin, and one step may read the text to
+// its end. If there is a budget (in a server), the deadline must be checked in time. Therefore one
+// call of PCRE2 gets only so many positions and steps that it reads at most FAST_BYTES. Expressions
+// that need more are compiled again with callouts, which check the deadline.
 enum {
     STEPS_FEW = 2000, // patterns that need more are tried without backtracking
     STEPS_LEAST = 20,
     STEPS_MOST = 2000000,
     STEPS_MOST_BUDGET = 50000,
-    HEAP_KIB = 256 << 10, // for the points to backtrack to
+    HEAP_KIB = 256 << 10, // for backtracking points
     HEAP_KIB_BUDGET = 16 << 10,
-    // Of matching without backtracking: room for some 320 states, half of them callouts.
+    // For matching without backtracking: about 320 states, half of them callouts.
     WORKSPACE = 2000,
     FAST_BYTES = 16 << 20,
     PLACES_BYTES = 16 << 10,
-    // A call may search all of the text for the first byte of a match: one place for each would be
+    // A call may search the whole text for the first byte of a match. A call per position would be
     // quadratic.
     PLACES_LEAST = 16,
     PATTERN_MOST_BUDGET = 64 << 10,
-    CALLOUT_BYTES = 64, // read within a step of arena_spend
+    CALLOUT_BYTES = 64, // bytes read per unit of arena_spend
 };
 
 struct model_regex {
@@ -36,33 +36,34 @@ struct model_regex {
     pcre2_code *code;
     pcre2_match_data *data;
     pcre2_match_context *limits;
-    int *workspace; // set once a text took more than a few steps: code has callouts then
-    size_t read;    // bytes that may have been read since the deadline was looked at
+    int *workspace; // NULL until a text needed too many steps; then slow matching is enabled
+    size_t read;    // bytes that may have been read since the last deadline check
     bool multiline;
-    uint8_t *known; // per string id: 0 not tried, 1 no, 2 yes
+    uint8_t *known; // per string id: 0 unknown, 1 no, 2 yes
     size_t n_known;
 };
 
-static void *allocate(size_t size, void *arena)
+static void *regex_allocate(size_t size, void *arena)
 {
     return arena_alloc(arena, size);
 }
 
-static void leave_to_arena(void *p, void *arena)
+static void regex_no_free(void *p, void *arena)
 {
 }
 
 static pcre2_compile_context *compile_context(struct arena *arena)
 {
-    pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
+    pcre2_general_context *memory =
+        pcre2_general_context_create(regex_allocate, regex_no_free, arena);
     pcre2_compile_context *how = pcre2_compile_context_create(memory);
     pcre2_set_newline(how, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(how, 4000);
     return how;
 }
 
-static pcre2_code *compile(struct str pattern, pcre2_compile_context *how, uint32_t options,
-                           int *code, struct arena *arena)
+static pcre2_code *regex_compile(struct str pattern, pcre2_compile_context *how, uint32_t options,
+                                 int *code, struct arena *arena)
 {
     struct out out;
     PCRE2_SIZE at;
@@ -75,7 +76,7 @@ static pcre2_code *compile(struct str pattern, pcre2_compile_context *how, uint3
                          code, &at, how);
 }
 
-// The first \p{Name} of the pattern whose name PCRE2 does not know.
+// Returns the first \p{Name} of the pattern that PCRE2 does not know.
 static struct str unknown_property(struct str pattern, pcre2_compile_context *how,
                                    struct arena *arena)
 {
@@ -87,14 +88,14 @@ static struct str unknown_property(struct str pattern, pcre2_compile_context *ho
         bool is_property = (pattern.p[at + 1] | 32) == 'p';
         size_t end = is_property ? regex_property(pattern, at, &name) : SIZE_MAX;
         struct str property = str_from_to(pattern, at, end == SIZE_MAX ? at : end);
-        if (end != SIZE_MAX && !compile(property, how, 0, &code, arena))
+        if (end != SIZE_MAX && !regex_compile(property, how, 0, &code, arena))
             return property;
         at++;
     }
     return pattern;
 }
 
-// Whether (?m) occurs: without backtracking PCRE2 takes $ for the end of the text even then.
+// Whether (?m) occurs. Without backtracking, PCRE2 would still match $ only at the end of the text.
 static bool is_multiline(struct str pattern)
 {
     for (size_t at = 0; (at = str_find(pattern, STR("(?"), at)) != SIZE_MAX;)
@@ -115,13 +116,14 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
                 PATTERN_MOST_BUDGET);
         return NULL;
     }
-    pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
+    pcre2_general_context *memory =
+        pcre2_general_context_create(regex_allocate, regex_no_free, arena);
     pcre2_compile_context *how = compile_context(arena);
     struct str where;
     int code = 0;
     const char *wrong = regex_syntax_error(regex->pattern, &where);
     if (!wrong)
-        regex->code = compile(regex->pattern, how, 0, &code, arena);
+        regex->code = regex_compile(regex->pattern, how, 0, &code, arena);
     if (!wrong && code == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) {
         wrong = "invalid character class range";
         where = unknown_property(regex->pattern, how, arena);
@@ -144,8 +146,8 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
     return regex;
 }
 
-// Where the part of the text ends that the next call tries, which begins at from; and how many
-// steps it may take. With a budget, long texts are tried in parts.
+// Sets the limits of the next call, which starts at from, and returns where its part of the text
+// ends. With a budget, long texts are tried in parts.
 static size_t limit_part(struct model_regex *regex, struct str text, size_t from)
 {
     size_t left = text.n - from + 1, places = PLACES_BYTES / left + PLACES_LEAST;
@@ -166,8 +168,8 @@ static size_t limit_part(struct model_regex *regex, struct str text, size_t from
     return end;
 }
 
-// Before each item of the expression, which may read the text to its end.
-static int look_at_budget(pcre2_callout_block *at, void *context)
+// Called before each item of the expression, which may read the text to its end.
+static int regex_check_budget(pcre2_callout_block *at, void *context)
 {
     struct model_regex *regex = context;
     regex->read += at->subject_length - at->current_position + CALLOUT_BYTES;
@@ -177,9 +179,9 @@ static int look_at_budget(pcre2_callout_block *at, void *context)
     return budget_yield(arena_budget(regex->arena)) == BUDGET_OK ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
-// From now on without backtracking first, and with many steps. false: with callouts the expression
-// would be larger than PCRE2 allows.
-static bool take_longer(struct model_regex *regex)
+// Switches to matching without backtracking first, and to many steps. Returns false if the
+// expression with callouts would be too large for PCRE2.
+static bool enable_slow_matching(struct model_regex *regex)
 {
     struct arena *arena = regex->arena;
     int code;
@@ -189,11 +191,11 @@ static bool take_longer(struct model_regex *regex)
     if (!arena_budget(arena))
         return true;
     pcre2_code *slow =
-        compile(regex->pattern, compile_context(arena), PCRE2_AUTO_CALLOUT, &code, arena);
+        regex_compile(regex->pattern, compile_context(arena), PCRE2_AUTO_CALLOUT, &code, arena);
     if (!slow)
         return false;
     regex->code = slow;
-    pcre2_set_callout(regex->limits, look_at_budget, regex);
+    pcre2_set_callout(regex->limits, regex_check_budget, regex);
     return true;
 }
 
@@ -202,8 +204,9 @@ static bool is_limit(int r)
     return r == PCRE2_ERROR_MATCHLIMIT || r == PCRE2_ERROR_DEPTHLIMIT || r == PCRE2_ERROR_HEAPLIMIT;
 }
 
-// A match that begins in the part at from. What takes many steps by backtracking takes few without,
-// unless there are too many states; then more steps are allowed.
+// Finds a match that begins in the part at from. A pattern that needs many steps with backtracking
+// usually needs few without it, unless there are too many states. Then it is matched with
+// backtracking and more steps.
 static int match_part(struct model_regex *regex, struct str text, size_t from)
 {
     PCRE2_SPTR subject = (PCRE2_SPTR)(text.n ? text.p : "");
@@ -211,7 +214,7 @@ static int match_part(struct model_regex *regex, struct str text, size_t from)
     if (!regex->workspace)
         r = pcre2_match(regex->code, subject, text.n, from, PCRE2_NO_UTF_CHECK, regex->data,
                         regex->limits);
-    if (!is_limit(r) || (!regex->workspace && !take_longer(regex)))
+    if (!is_limit(r) || (!regex->workspace && !enable_slow_matching(regex)))
         return r;
     if (!regex->multiline)
         r = pcre2_dfa_match(regex->code, subject, text.n, from,
@@ -234,7 +237,7 @@ bool model_regex_match(struct model_regex *regex, struct str text)
         arena_check(regex->arena);
         end = limit_part(regex, text, from);
         r = match_part(regex, text, from);
-        if (regex->workspace) // with callouts, of all that is left of the text
+        if (regex->workspace) // the call covered the rest of the text
             break;
     }
     if (r == PCRE2_ERROR_CALLOUT)

@@ -5,7 +5,7 @@ static int byte_at(struct str s, size_t at)
     return at < s.n ? (unsigned char)s.p[at] : -1;
 }
 
-// How many bytes the character at the beginning of s has; 0: it is none.
+// Returns the length of the character at the start of s, or 0 if it is invalid.
 static size_t char_length(struct str s)
 {
     const unsigned char *p = (const unsigned char *)s.p;
@@ -20,7 +20,7 @@ static size_t char_length(struct str s)
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    // Longer than needed, a surrogate, too large.
+    // Overlong, a surrogate, or too large.
     if (n >= 3 && ((c == 0xe0 && p[1] < 0xa0) || (c == 0xed && p[1] >= 0xa0) ||
                    (c == 0xf0 && p[1] < 0x90) || (c == 0xf4 && p[1] >= 0x90)))
         return 0;
@@ -63,7 +63,7 @@ uint32_t regex_next_char(struct str s, size_t *at)
     return value;
 }
 
-static int hex_value(uint32_t c)
+static int regex_hex_value(uint32_t c)
 {
     if (c >= '0' && c <= '9')
         return (int)c - '0';
@@ -72,14 +72,14 @@ static int hex_value(uint32_t c)
     return -1;
 }
 
-// Behind \x.
-static bool hexadecimal(struct str s, size_t *at, uint32_t *c)
+// Parses the rest of an escape after \x.
+static bool regex_hex_escape(struct str s, size_t *at, uint32_t *c)
 {
     if (*at >= s.n)
         return false;
     uint32_t first = regex_next_char(s, at);
     if (first != '{') {
-        int high = hex_value(first), low = hex_value(regex_next_char(s, at));
+        int high = regex_hex_value(first), low = regex_hex_value(regex_next_char(s, at));
         *c = (uint32_t)(high * 16 + low);
         return high >= 0 && low >= 0;
     }
@@ -88,7 +88,7 @@ static bool hexadecimal(struct str s, size_t *at, uint32_t *c)
         uint32_t next = regex_next_char(s, at);
         if (next == '}')
             return digits > 0;
-        int value = hex_value(next);
+        int value = regex_hex_value(next);
         *c = *c * 16 + (uint32_t)value;
         if (value < 0 || *c > 0x10ffff)
             return false;
@@ -103,9 +103,9 @@ bool regex_escape(struct str s, size_t *at, uint32_t *c)
     ++*at;
     *c = regex_next_char(s, at);
     if (*c == 'x')
-        return hexadecimal(s, at, c);
+        return regex_hex_escape(s, at, c);
     if (*c >= '0' && *c <= '7') {
-        // A single digit, but for 0, would refer to a group: there is no such thing.
+        // Except for 0, a single digit would be a back reference, which Go does not have.
         bool refers = *c != '0' && (byte_at(s, *at) < '0' || byte_at(s, *at) > '7');
         for (*c -= '0'; digits < 3 && byte_at(s, *at) >= '0' && byte_at(s, *at) <= '7'; digits++)
             *c = *c * 8 + (uint32_t)(s.p[(*at)++] - '0');

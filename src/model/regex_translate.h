@@ -3,6 +3,6 @@
 #include "base/out.h"
 #include "base/str.h"
 
-// A pattern that regex_syntax_error found right, in the words of PCRE2: what the two languages
-// spell or understand differently is spelled out.
+// Writes a pattern that regex_syntax_error accepted in PCRE2's syntax. Constructs that the two
+// languages write or interpret differently are translated.
 void regex_translate(struct str pattern, struct out *out);

@@ -5,8 +5,8 @@
 #include "model/events.h"
 #include "model/units.h"
 
-static bool same_type(const struct model_profile *a, struct model_value_type x,
-                      const struct model_profile *b, struct model_value_type y)
+static bool same_value_type(const struct model_profile *a, struct model_value_type x,
+                            const struct model_profile *b, struct model_value_type y)
 {
     return str_eq(model_str(a, x.type), model_str(b, y.type)) &&
            str_eq(model_str(a, x.unit), model_str(b, y.unit));
@@ -44,8 +44,8 @@ struct model_profile *model_select_samples(const struct model_profile *p, const 
     return to;
 }
 
-// Events keep their number and weigh ratio times as much. Columns are scaled alike where it
-// matters; where they are not, that of the period's type counts.
+// Scaling keeps the number of events and multiplies their weight. If the columns have different
+// ratios, that of the period's type decides.
 static void scale_squares(struct model_profile *to, const struct model_profile *p,
                           const double *ratios, struct arena *arena)
 {
@@ -85,7 +85,7 @@ struct model_profile *model_scale(const struct model_profile *p, const double *r
     return model_select_samples(to, keep, arena);
 }
 
-// The first type of each name, by string id, plus one.
+// Returns the first type of each name, by string id, + 1.
 static uint32_t *index_types(const struct model_profile *p, struct arena *arena)
 {
     uint32_t *index = arena_array(arena, p->strings->n, sizeof *index);
@@ -123,7 +123,8 @@ static struct model_profile *keep_types(const struct model_profile *p, const str
     return to;
 }
 
-// Keeps the types that occur, over all profiles, as often as there are profiles.
+// Keeps the types of the first profile that occur, in all profiles together, as often as there are
+// profiles.
 static int keep_common_types(struct model_profile **profiles, size_t n, struct arena *arena,
                              struct err *e)
 {
@@ -162,7 +163,7 @@ static struct str without_plural(struct str s)
     return s.n && s.p[s.n - 1] == 's' ? str_from_to(s, 0, s.n - 1) : s;
 }
 
-// The finest unit of the value type that type_of picks from each profile.
+// Finds the finest unit of a sample type (or of the period type, if type is -1) over all profiles.
 static int finest_unit(struct model_profile **profiles, size_t n, int type, struct str *unit,
                        struct err *e)
 {
@@ -224,10 +225,10 @@ int model_check_equal_types(const struct model_profile *a, const struct model_pr
 {
     bool equal = a->n_types == b->n_types;
     for (uint32_t i = 0; equal && i < a->n_types; i++)
-        equal = same_type(a, a->types[i], b, b->types[i]);
+        equal = same_value_type(a, a->types[i], b, b->types[i]);
     if (!equal)
         return err_set(e, "incompatible sample types");
-    if (!same_type(a, a->period_type, b, b->period_type))
+    if (!same_value_type(a, a->period_type, b, b->period_type))
         return err_set(
             e, "incompatible period types %.*s and %.*s", (int)model_str(a, a->period_type.type).n,
             model_str(a, a->period_type.type).p, (int)model_str(b, b->period_type.type).n,

@@ -27,15 +27,15 @@ struct exchange {
     void *context;
     bool to_file, evicted, head_decides;
     int fd;
-    char why[CURL_ERROR_SIZE]; // libcurl's words
-    char reason[200];          // ours, which come first
+    char why[CURL_ERROR_SIZE]; // libcurl's error message
+    char reason[200];          // kiln's error message, which takes precedence
 };
 
 struct net_client {
     CURLM *multi;
     struct exchange *exchanges;
     int running;
-    size_t held, limit; // bytes of the answers under way
+    size_t held, limit; // bytes of the answers in progress
     size_t received;
 };
 
@@ -92,7 +92,7 @@ void net_client_free(struct net_client *c)
     if (!c)
         return;
     while (c->exchanges) {
-        // A name lookup that hangs must not keep us here.
+        // Do not wait for a pending name lookup.
         lib.easy_setopt(c->exchanges->curl, CURLOPT_QUICK_EXIT, 1L);
         exchange_free(c, c->exchanges);
     }
@@ -100,9 +100,9 @@ void net_client_free(struct net_client *c)
     free(c);
 }
 
-// --- what arrives ---
+// --- receiving answers ---
 
-static void too_large(struct exchange *x)
+static void client_answer_too_large(struct exchange *x)
 {
     if (x->limit >> 20)
         snprintf(x->reason, sizeof x->reason, "the answer is larger than %zu MiB", x->limit >> 20);
@@ -110,7 +110,7 @@ static void too_large(struct exchange *x)
         snprintf(x->reason, sizeof x->reason, "the answer is larger than %zu bytes", x->limit);
 }
 
-static void evict(struct exchange *x)
+static void client_evict(struct exchange *x)
 {
     snprintf(x->reason, sizeof x->reason,
              "the answers under way take more than %zu MiB, and this one was the largest",
@@ -119,8 +119,8 @@ static void evict(struct exchange *x)
     drop_data(x);
 }
 
-// Whether x may hold size bytes; larger answers than that make room.
-static bool make_room(struct exchange *x, size_t size)
+// Whether x may hold size bytes. Evicts larger answers to make room.
+static bool client_make_room(struct exchange *x, size_t size)
 {
     struct net_client *c = x->client;
     while (c->limit && c->held - x->cap + size > c->limit) {
@@ -128,7 +128,7 @@ static bool make_room(struct exchange *x, size_t size)
         for (struct exchange *at = c->exchanges; at; at = at->next)
             if (at != x && at->cap >= size && (!largest || at->cap > largest->cap))
                 largest = at;
-        evict(largest ? largest : x);
+        client_evict(largest ? largest : x);
         if (!largest)
             return false;
     }
@@ -142,7 +142,7 @@ static bool grow_data(struct exchange *x, size_t cap)
         snprintf(x->reason, sizeof x->reason, "there is no memory for the answer");
         return false;
     }
-    uint8_t *p = make_room(x, cap) ? realloc(x->answer.data, cap) : NULL;
+    uint8_t *p = client_make_room(x, cap) ? realloc(x->answer.data, cap) : NULL;
     if (!p) {
         if (x->budget)
             budget_release(&x->budget->account, more);
@@ -154,7 +154,7 @@ static bool grow_data(struct exchange *x, size_t cap)
     return true;
 }
 
-static size_t write_out(struct exchange *x, const char *data, size_t n)
+static size_t client_write_file(struct exchange *x, const char *data, size_t n)
 {
     for (size_t done = 0; done < n;) {
         ssize_t wrote = write(x->fd, data + done, n - done);
@@ -171,27 +171,27 @@ static size_t write_out(struct exchange *x, const char *data, size_t n)
     return n;
 }
 
-static bool is_decided(const struct exchange *x)
+static bool is_decided_by_head(const struct exchange *x)
 {
     long status = 0;
     lib.easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
     return x->head_decides && status / 100 == 2;
 }
 
-static size_t take_body(char *data, size_t size, size_t count, void *context)
+static size_t client_on_body(char *data, size_t size, size_t count, void *context)
 {
     struct exchange *x = context;
     struct net_answer *a = &x->answer;
     size_t n = size * count;
-    if (x->evicted || is_decided(x))
+    if (x->evicted || is_decided_by_head(x))
         return 0;
     if (n > x->limit - a->n) {
-        too_large(x);
+        client_answer_too_large(x);
         return 0;
     }
     x->client->received += n;
     if (x->to_file)
-        return write_out(x, data, n);
+        return client_write_file(x, data, n);
     if (a->n + n > x->cap) {
         size_t cap = x->cap ? x->cap : FIRST_BUFFER;
         while (cap < a->n + n)
@@ -215,7 +215,7 @@ static bool is_header(struct str line, struct str name, struct str *value)
     return true;
 }
 
-static size_t take_header(char *data, size_t size, size_t count, void *context)
+static size_t client_on_header(char *data, size_t size, size_t count, void *context)
 {
     struct exchange *x = context;
     struct net_answer *a = &x->answer;
@@ -244,7 +244,7 @@ static size_t take_header(char *data, size_t size, size_t count, void *context)
 
 // --- requests ---
 
-static void set_text(struct exchange *x, CURLoption option, const char *text)
+static void client_set_text(struct exchange *x, CURLoption option, const char *text)
 {
     if (text && *text)
         lib.easy_setopt(x->curl, option, text);
@@ -252,7 +252,7 @@ static void set_text(struct exchange *x, CURLoption option, const char *text)
 
 static void set_options(struct exchange *x, const struct net_request *r)
 {
-    set_text(x, CURLOPT_URL, r->url);
+    client_set_text(x, CURLOPT_URL, r->url);
     lib.easy_setopt(x->curl, CURLOPT_PROTOCOLS_STR, "http,https");
     lib.easy_setopt(x->curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
     if (r->redirects) {
@@ -266,9 +266,9 @@ static void set_options(struct exchange *x, const struct net_request *r)
     lib.easy_setopt(x->curl, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
     lib.easy_setopt(x->curl, CURLOPT_ERRORBUFFER, x->why);
     lib.easy_setopt(x->curl, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->limit);
-    lib.easy_setopt(x->curl, CURLOPT_WRITEFUNCTION, take_body);
+    lib.easy_setopt(x->curl, CURLOPT_WRITEFUNCTION, client_on_body);
     lib.easy_setopt(x->curl, CURLOPT_WRITEDATA, x);
-    lib.easy_setopt(x->curl, CURLOPT_HEADERFUNCTION, take_header);
+    lib.easy_setopt(x->curl, CURLOPT_HEADERFUNCTION, client_on_header);
     lib.easy_setopt(x->curl, CURLOPT_HEADERDATA, x);
     lib.easy_setopt(x->curl, CURLOPT_PRIVATE, x);
     if (r->body) {
@@ -276,11 +276,11 @@ static void set_options(struct exchange *x, const struct net_request *r)
         lib.easy_setopt(x->curl, CURLOPT_POSTFIELDS, r->body);
         lib.easy_setopt(x->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
     }
-    set_text(x, CURLOPT_USERNAME, r->user);
-    set_text(x, CURLOPT_PASSWORD, r->password);
-    set_text(x, CURLOPT_CAINFO, r->ca_file);
-    set_text(x, CURLOPT_SSLCERT, r->cert_file);
-    set_text(x, CURLOPT_SSLKEY, r->key_file);
+    client_set_text(x, CURLOPT_USERNAME, r->user);
+    client_set_text(x, CURLOPT_PASSWORD, r->password);
+    client_set_text(x, CURLOPT_CAINFO, r->ca_file);
+    client_set_text(x, CURLOPT_SSLCERT, r->cert_file);
+    client_set_text(x, CURLOPT_SSLKEY, r->key_file);
     if (r->insecure) {
         lib.easy_setopt(x->curl, CURLOPT_SSL_VERIFYPEER, 0L);
         lib.easy_setopt(x->curl, CURLOPT_SSL_VERIFYHOST, 0L);
@@ -326,10 +326,10 @@ static void exchange_finish(struct exchange *x, CURLcode result)
     long status = 0;
     lib.easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
     lib.easy_getinfo(x->curl, CURLINFO_TOTAL_TIME, &x->answer.seconds);
-    bool good = (result == CURLE_OK || is_decided(x)) && !x->evicted;
+    bool good = (result == CURLE_OK || is_decided_by_head(x)) && !x->evicted;
     x->answer.status = good ? (int)status : 0;
     if (result == CURLE_FILESIZE_EXCEEDED)
-        too_large(x);
+        client_answer_too_large(x);
     if (!good)
         err_set(&x->answer.error, "%s",
                 *x->reason ? x->reason
@@ -341,7 +341,7 @@ int net_client_wait(struct net_client *c, int ms)
 {
     int running, left;
     lib.multi_perform(c->multi, &running);
-    // What has ended just now would not wake it.
+    // multi_poll does not return for transfers that have just finished.
     if (ms > 0 && running == c->running) {
         lib.multi_poll(c->multi, NULL, 0, ms, NULL);
         lib.multi_perform(c->multi, &running);

@@ -1,8 +1,8 @@
-// libcurl, loaded when it is first needed (docs/decisions/0006): its functions by their names
+// libcurl, loaded on first use (docs/decisions/0006). The members have libcurl's function names
 // without curl_.
 #pragma once
 
-// The type checks are macros over the names that are loaded here.
+// The type checks are macros with the same names as the loaded functions.
 #define CURL_DISABLE_TYPECHECK 1
 #include <curl/curl.h>
 #undef curl_easy_setopt
@@ -34,5 +34,6 @@ struct curl_library {
 };
 extern struct curl_library lib_curl;
 
-// Also initializes it, once for the process. Threads: the first call before there are several.
+// Loads and initializes libcurl once per process. Not thread-safe: call it before starting threads.
+// Returns -1 with e filled on failure.
 int curl_library_load(struct err *e);

@@ -11,8 +11,8 @@
 
 #include "net/fetch.h"
 
-// Seconds for one file: debug information of a browser is a gigabyte.
-enum { PATIENCE = 900 };
+// Timeout per file in seconds. The debug information of a browser is a gigabyte.
+enum { DEBUGINFOD_TIMEOUT = 900 };
 
 const char *net_debuginfod_cache(struct arena *arena)
 {
@@ -30,7 +30,7 @@ static bool is_build_id(struct str id)
     return id.n >= 4 && id.n <= 128;
 }
 
-static int make_directories(char *path, struct err *e)
+static int debuginfod_make_directories(char *path, struct err *e)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -44,8 +44,8 @@ static int make_directories(char *path, struct err *e)
     return 0;
 }
 
-// Asks one server; what it sends goes to fd.
-static int ask(struct str server, const char *what, struct str id, int fd, struct err *e)
+// Requests a file from one server and writes it to fd.
+static int debuginfod_ask(struct str server, const char *what, struct str id, int fd, struct err *e)
 {
     char url[2048];
     while (server.n && server.p[server.n - 1] == '/')
@@ -53,7 +53,7 @@ static int ask(struct str server, const char *what, struct str id, int fd, struc
     if (snprintf(url, sizeof url, "%.*s/buildid/%.*s/%s", (int)server.n, server.p, (int)id.n, id.p,
                  what) >= (int)sizeof url)
         return err_set(e, "DEBUGINFOD_URLS: an address is longer than %zu bytes", sizeof url);
-    struct net_fetch fetch = {.url = url, .timeout = PATIENCE, .to_file = true, .fd = fd};
+    struct net_fetch fetch = {.url = url, .timeout = DEBUGINFOD_TIMEOUT, .to_file = true, .fd = fd};
     if (ftruncate(fd, 0) || lseek(fd, 0, SEEK_SET) < 0)
         return err_set(e, "%s", strerror(errno));
     net_fetch_all(&fetch, 1, NULL, (size_t)NET_DEBUGINFOD_LIMIT_MIB << 20, NULL, NULL);
@@ -61,7 +61,7 @@ static int ask(struct str server, const char *what, struct str id, int fd, struc
     return *fetch.error.message ? err_set(e, "%s: %s", url, fetch.error.message) : 0;
 }
 
-static int ask_all(const char *what, struct str id, int fd, struct err *e)
+static int debuginfod_ask_all(const char *what, struct str id, int fd, struct err *e)
 {
     const char *urls = getenv("DEBUGINFOD_URLS"), *space = " \t\n";
     if (!urls || !urls[strspn(urls, space)])
@@ -69,7 +69,7 @@ static int ask_all(const char *what, struct str id, int fd, struct err *e)
                           "https://debuginfod.debian.net");
     for (urls += strspn(urls, space); *urls; urls += strspn(urls, space)) {
         struct str server = {urls, strcspn(urls, space)};
-        if (ask(server, what, id, fd, e) == 0)
+        if (debuginfod_ask(server, what, id, fd, e) == 0)
             return 0;
         urls += server.n;
     }
@@ -88,15 +88,15 @@ int net_debuginfod_fetch(const char *cache, const char *what, struct str id, str
         return err_set(e, "%s: the path is too long", cache);
     if (access(path, R_OK) == 0)
         return 0;
-    if (make_directories(path, e))
+    if (debuginfod_make_directories(path, e))
         return -1;
     int fd = mkostemp(part, O_CLOEXEC);
     if (fd < 0)
         return err_set(e, "%s: %s", part, strerror(errno));
-    int result = ask_all(what, id, fd, e);
+    int result = debuginfod_ask_all(what, id, fd, e);
     if (close(fd) && result == 0)
         result = err_set(e, "%s: %s", part, strerror(errno));
-    // Under its name only when it is whole.
+    // Rename only complete files.
     if (result == 0 && rename(part, path))
         result = err_set(e, "%s: %s", path, strerror(errno));
     if (result)

@@ -1,5 +1,5 @@
-// Files by build id from debuginfod servers, those that DEBUGINFOD_URLS names. Nothing here is
-// asked for unless the user did: it tells others which programs run here.
+// Fetches files by build id from the debuginfod servers in DEBUGINFOD_URLS. Only used on the user's
+// request, because it tells others which programs run here.
 #pragma once
 
 #include "base/arena.h"
@@ -7,11 +7,11 @@
 
 enum { NET_DEBUGINFOD_LIMIT_MIB = 4096 };
 
-// The directory of files fetched before, laid out as /usr/lib/debug is: a colon-separated list
-// of debug directories may contain it. $XDG_CACHE_HOME/kiln/debug, or below $HOME/.cache; NULL
-// if neither is known.
+// Returns the cache directory: $XDG_CACHE_HOME/kiln/debug, or $HOME/.cache/kiln/debug. NULL if
+// neither variable is set. Its layout is that of /usr/lib/debug, so a colon-separated list of debug
+// directories may contain it. The text lives in arena.
 const char *net_debuginfod_cache(struct arena *arena);
 
-// Brings "debuginfo" or "executable" of the binary with this build id (in hexadecimal) into the
-// cache, unless it is there. 0, or -1 with e filled: no server has it, or none could be asked.
+// Fetches "debuginfo" or "executable" of a build id (in hexadecimal) into the cache, unless it is
+// there. Returns -1 with e filled if no server has it or none could be asked.
 int net_debuginfod_fetch(const char *cache, const char *what, struct str build_id, struct err *e);

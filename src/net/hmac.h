@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) and HMAC with it (RFC 2104), for signed requests. Neither branches nor
-// indices depend on the key or the text.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), for signed requests. Constant time: neither
+// branches nor indices depend on the contents of key and text.
 #pragma once
 
 #include <stddef.h>
@@ -9,6 +9,7 @@
 
 enum { SHA256_SIZE = 32 };
 
+// Computes the hash of text.
 void sha256(struct str text, uint8_t digest[SHA256_SIZE]);
-// Of the parts one after the other.
+// Computes the HMAC of the concatenated parts.
 void hmac_sha256(struct str key, const struct str *parts, size_t n, uint8_t digest[SHA256_SIZE]);

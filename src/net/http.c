@@ -2,35 +2,35 @@
 
 #include <strings.h>
 
-static bool is_token(unsigned char c)
+static bool is_http_token_char(unsigned char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
            (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-static bool all_token(struct str s)
+static bool is_http_token(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
-        if (!is_token((unsigned char)s.p[i]))
+        if (!is_http_token_char((unsigned char)s.p[i]))
             return false;
     return s.n > 0;
 }
 
-static bool same(struct str a, struct str b)
+static bool http_same_text(struct str a, struct str b)
 {
     return a.n == b.n && (a.n == 0 || strncasecmp(a.p, b.p, a.n) == 0);
 }
 
-static enum http_parsed refuse(int *status, int code)
+static enum http_parsed http_reject(int *status, int code)
 {
     *status = code;
     return HTTP_BAD;
 }
 
-// Looks for the head's end. Line ends must be CR LF and nothing but them may be a control
-// character: what is no HTTP at all is known by its first bytes.
-static enum http_parsed find_end(const char *p, size_t n, struct http_request *q, int *status,
-                                 struct err *e)
+// Finds the end of the head. Lines must end with CR LF; other control characters are invalid.
+// Non-HTTP input is therefore detected by its first bytes.
+static enum http_parsed http_find_head_end(const char *p, size_t n, struct http_request *q,
+                                           int *status, struct err *e)
 {
     for (size_t i = q->scanned; i < n; i++) {
         unsigned char c = (unsigned char)p[i];
@@ -38,7 +38,7 @@ static enum http_parsed find_end(const char *p, size_t n, struct http_request *q
         if (i >= HTTP_HEAD_MAX || (first && i >= HTTP_LINE_MAX)) {
             err_set(e, "the request's %s longer than %d bytes", first ? "line is" : "headers are",
                     first ? HTTP_LINE_MAX : HTTP_HEAD_MAX);
-            return refuse(status, first ? 414 : 431);
+            return http_reject(status, first ? 414 : 431);
         }
         bool after_cr = i > 0 && p[i - 1] == '\r';
         if ((c == '\n') != after_cr || (c < 0x20 && !strchr("\r\n\t", c)) || c == 0x7f || !c) {
@@ -46,7 +46,7 @@ static enum http_parsed find_end(const char *p, size_t n, struct http_request *q
                     "byte %zu of the request, 0x%02x, has no place there: lines of text that "
                     "end with CR LF are expected",
                     i, c);
-            return refuse(status, 400);
+            return http_reject(status, 400);
         }
         if (c != '\n')
             continue;
@@ -60,7 +60,7 @@ static enum http_parsed find_end(const char *p, size_t n, struct http_request *q
     return HTTP_MORE;
 }
 
-// http://host/path, as proxies send it, or /path.
+// Splits http://host/path (as sent through proxies) or /path.
 static bool split_target(struct str target, struct http_request *q)
 {
     struct str scheme = STR("http://");
@@ -82,82 +82,83 @@ static bool split_target(struct str target, struct http_request *q)
     return true;
 }
 
-static enum http_parsed parse_line(struct str line, struct http_request *q, int *status,
-                                   struct err *e)
+static enum http_parsed http_parse_line(struct str line, struct http_request *q, int *status,
+                                        struct err *e)
 {
     size_t a = str_find(line, STR(" "), 0);
     size_t b = a == SIZE_MAX ? a : str_find(line, STR(" "), a + 1);
-    if (b == SIZE_MAX || !all_token(q->method = str_from_to(line, 0, a))) {
+    if (b == SIZE_MAX || !is_http_token(q->method = str_from_to(line, 0, a))) {
         err_set(e, "the request line is not METHOD /PATH HTTP/1.1");
-        return refuse(status, 400);
+        return http_reject(status, 400);
     }
     struct str version = str_from_to(line, b + 1, line.n);
     if (version.n != 8 || !str_starts(version, STR("HTTP/")) || version.p[6] != '.') {
         err_set(e, "the request line does not end with HTTP/1.1");
-        return refuse(status, 400);
+        return http_reject(status, 400);
     }
     if (version.p[5] != '1' || version.p[7] < '0' || version.p[7] > '9') {
         err_set(e, "%.*s is not spoken here: HTTP/1.1 is", (int)version.n, version.p);
-        return refuse(status, 505);
+        return http_reject(status, 505);
     }
     q->keep_alive = version.p[7] != '0';
     if (!split_target(str_from_to(line, a + 1, b), q)) {
         err_set(e, "the request's target does not begin with / or holds what must be escaped");
-        return refuse(status, 400);
+        return http_reject(status, 400);
     }
     return HTTP_WHOLE;
 }
 
-static enum http_parsed parse_header(struct str line, struct http_request *q, int *status,
-                                     struct err *e)
+static enum http_parsed http_parse_header(struct str line, struct http_request *q, int *status,
+                                          struct err *e)
 {
     size_t colon = str_find(line, STR(":"), 0);
-    if (colon == SIZE_MAX || !all_token(str_from_to(line, 0, colon))) {
+    if (colon == SIZE_MAX || !is_http_token(str_from_to(line, 0, colon))) {
         err_set(e, "header %zu is not NAME: VALUE", q->n_headers + 1);
-        return refuse(status, 400);
+        return http_reject(status, 400);
     }
     if (q->n_headers == HTTP_HEADERS_MAX) {
         err_set(e, "there are more than %d headers", HTTP_HEADERS_MAX);
-        return refuse(status, 431);
+        return http_reject(status, 431);
     }
     q->headers[q->n_headers++] = (struct http_header){
         str_from_to(line, 0, colon), str_trim(str_from_to(line, colon + 1, line.n))};
     return HTTP_WHOLE;
 }
 
-static size_t count_headers(const struct http_request *q, struct str name)
+static size_t http_count_headers(const struct http_request *q, struct str name)
 {
     size_t n = 0;
     for (size_t i = 0; i < q->n_headers; i++)
-        n += same(q->headers[i].name, name);
+        n += http_same_text(q->headers[i].name, name);
     return n;
 }
 
-// The headers that the protocol itself is made of.
+// Applies the headers that control the protocol.
 static enum http_parsed apply_headers(struct http_request *q, int *status, struct err *e)
 {
     bool absolute = q->host.n > 0;
-    size_t hosts = count_headers(q, STR("Host"));
+    size_t hosts = http_count_headers(q, STR("Host"));
     if (hosts > 1 || (hosts == 0 && q->keep_alive)) {
         err_set(e, hosts ? "there is more than one Host header" : "there is no Host header");
-        return refuse(status, 400);
+        return http_reject(status, 400);
     }
     if (!absolute)
         q->host = http_header(q, STR("Host"));
-    if (count_headers(q, STR("Transfer-Encoding"))) {
+    if (http_count_headers(q, STR("Transfer-Encoding"))) {
         err_set(e, "a body must come with Content-Length: Transfer-Encoding is not spoken here");
-        return refuse(status, 501);
+        return http_reject(status, 501);
     }
     uint64_t length = 0;
     struct str text = http_header(q, STR("Content-Length"));
-    if (count_headers(q, STR("Content-Length")) > 1 || (text.p && !str_to_u64(text, 10, &length))) {
+    if (http_count_headers(q, STR("Content-Length")) > 1 ||
+        (text.p && !str_to_u64(text, 10, &length))) {
         err_set(e, "Content-Length is not one number");
-        return refuse(status, 400);
+        return http_reject(status, 400);
     }
     if (length > HTTP_BODY_MAX) {
         err_set(e, "a body of %llu bytes is longer than the %d that are taken",
                 (unsigned long long)length, HTTP_BODY_MAX);
-        return refuse(status, 413);
+        return http_reject(status, 413);
     }
     q->length = (size_t)length;
     struct str connection = http_header(q, STR("Connection"));
@@ -165,31 +166,31 @@ static enum http_parsed apply_headers(struct http_request *q, int *status, struc
         q->keep_alive = false;
     else if (http_list_has(connection, STR("keep-alive")))
         q->keep_alive = true;
-    q->expects_continue = same(http_header(q, STR("Expect")), STR("100-continue"));
+    q->expects_continue = http_same_text(http_header(q, STR("Expect")), STR("100-continue"));
     return HTTP_WHOLE;
 }
 
 enum http_parsed http_parse(const char *p, size_t n, struct http_request *q, int *status,
                             struct err *e)
 {
-    enum http_parsed state = find_end(p, n, q, status, e);
+    enum http_parsed state = http_find_head_end(p, n, q, status, e);
     if (state != HTTP_WHOLE)
         return state;
     struct str rest = {p, q->head - 2}, line;
     if (!str_next_line(&rest, &line)) {
         err_set(e, "the request begins with an empty line");
-        return refuse(status, 400);
+        return http_reject(status, 400);
     }
-    state = parse_line(line, q, status, e);
+    state = http_parse_line(line, q, status, e);
     while (state == HTTP_WHOLE && str_next_line(&rest, &line))
-        state = parse_header(line, q, status, e);
+        state = http_parse_header(line, q, status, e);
     return state == HTTP_WHOLE ? apply_headers(q, status, e) : state;
 }
 
 struct str http_header(const struct http_request *q, struct str name)
 {
     for (size_t i = 0; i < q->n_headers; i++)
-        if (same(q->headers[i].name, name))
+        if (http_same_text(q->headers[i].name, name))
             return q->headers[i].value;
     return (struct str){NULL, 0};
 }
@@ -213,14 +214,14 @@ bool http_list_has(struct str list, struct str element)
         struct str item = str_from_to(list, from, to);
         size_t semicolon = str_find(item, STR(";"), 0);
         size_t end = semicolon == SIZE_MAX ? item.n : semicolon;
-        if (same(str_trim(str_from_to(item, 0, end)), element))
+        if (http_same_text(str_trim(str_from_to(item, 0, end)), element))
             return !is_zero_weight(str_from_to(item, end, item.n));
         from = to + 1;
     }
     return false;
 }
 
-static int hex_digit(char c)
+static int http_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -234,8 +235,8 @@ ptrdiff_t http_unescape(struct str s, bool plus, char *text, size_t size)
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         if (c == '%') {
-            int high = i + 2 < s.n ? hex_digit(s.p[i + 1]) : -1;
-            int low = high >= 0 ? hex_digit(s.p[i + 2]) : -1;
+            int high = i + 2 < s.n ? http_hex_digit(s.p[i + 1]) : -1;
+            int low = high >= 0 ? http_hex_digit(s.p[i + 2]) : -1;
             if (low < 0)
                 return -1;
             c = (char)(high << 4 | low);

@@ -8,21 +8,22 @@
 #include <time.h>
 #include <unistd.h>
 
-// Seconds that a client may take: for a request's head from its first byte on, for a body, with
-// nothing under way, for an answer (and one more for each SLOWEST bytes), to read a refusal.
+// Timeouts in seconds: for a request's head from its first byte on, for a body, for an idle
+// connection, for sending an answer (plus one per SLOWEST bytes), and for the client to read a
+// refusal.
 enum { HEAD_S = 10, BODY_S = 30, IDLE_S = 60, ANSWER_S = 30, SLOWEST = 16 << 10, LINGER_S = 2 };
 enum { FIRST_BUFFER = 4 << 10, ANSWER_MAX = 512 << 20 };
 
 #define SECONDS(n) ((uint64_t)(n)*1000000000u)
 
-// Where programs do not look for descriptors, and do not expect a free number.
+// High descriptor numbers: programs neither close these nor expect them to be free.
 enum { PRIVATE_FD = 900 };
 
 struct http_fd http_fd_take(int fd)
 {
     struct stat st = {0};
     int high = -1;
-    // The limit may be lower.
+    // The descriptor limit may be lower.
     for (int least = PRIVATE_FD; high < 0 && least > 2 * STDERR_FILENO; least /= 2)
         high = fcntl(fd, F_DUPFD_CLOEXEC, least);
     if (high >= 0) {
@@ -46,7 +47,8 @@ void http_fd_close(struct http_fd *f)
     f->fd = -1;
 }
 
-static void enter(struct http_connection *c, enum http_state state, uint64_t now, unsigned seconds)
+static void enter_http_state(struct http_connection *c, enum http_state state, uint64_t now,
+                             unsigned seconds)
 {
     c->state = state;
     c->since = now;
@@ -59,7 +61,7 @@ struct http_connection *http_connection_new(int fd, uint64_t now)
     if (!c)
         return NULL;
     c->socket = http_fd_take(fd);
-    enter(c, HTTP_READING, now, IDLE_S);
+    enter_http_state(c, HTTP_READING, now, IDLE_S);
     return c;
 }
 
@@ -73,7 +75,7 @@ void http_connection_free(struct http_connection *c)
 
 // --- reading ---
 
-// The request points into the buffer, which has moved.
+// Parses the head again, because the request points into the buffer, which has moved.
 static void parse_again(struct http_connection *c)
 {
     int status;
@@ -81,8 +83,8 @@ static void parse_again(struct http_connection *c)
     http_parse(c->in, c->n_in, &c->request, &status, NULL);
 }
 
-// The buffer grows as bytes arrive, whatever the client says is to come.
-static bool make_room(struct http_connection *c)
+// The buffer grows as bytes arrive, independent of the announced length.
+static bool make_read_room(struct http_connection *c)
 {
     size_t most = c->has_head ? c->request.head + c->request.length : HTTP_HEAD_MAX + 1;
     size_t wanted = c->cap_in ? c->cap_in * 2 : FIRST_BUFFER;
@@ -102,7 +104,7 @@ static bool make_room(struct http_connection *c)
 
 enum http_progress http_connection_read(struct http_connection *c, uint64_t now)
 {
-    if (!make_room(c))
+    if (!make_read_room(c))
         return HTTP_GONE;
     ssize_t n = recv(c->socket.fd, c->in + c->n_in, c->cap_in - c->n_in, MSG_DONTWAIT);
     if (n < 0)
@@ -110,7 +112,7 @@ enum http_progress http_connection_read(struct http_connection *c, uint64_t now)
     if (n == 0)
         return HTTP_GONE;
     if (c->n_in == 0)
-        enter(c, HTTP_READING, now, HEAD_S);
+        enter_http_state(c, HTTP_READING, now, HEAD_S);
     c->n_in += (size_t)n;
     return http_connection_parse(c, now);
 }
@@ -118,10 +120,11 @@ enum http_progress http_connection_read(struct http_connection *c, uint64_t now)
 static enum http_progress begin_body(struct http_connection *c, uint64_t now)
 {
     if (c->request.length)
-        enter(c, HTTP_READING, now, BODY_S);
+        enter_http_state(c, HTTP_READING, now, BODY_S);
     if (c->request.expects_continue && c->n_in == c->request.head) {
-        static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-        if (send(c->socket.fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        static const char continue_line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+        if (send(c->socket.fd, continue_line, sizeof continue_line - 1,
+                 MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
             return HTTP_GONE;
     }
     return HTTP_AGAIN;
@@ -176,7 +179,7 @@ void http_answer_text(struct http_answer *a, int status, const char *format, ...
     va_end(list);
     out_fini(&a->body);
     out_init_memory(&a->body, ANSWER_MAX);
-    // Other people's words may be in it; one line of text is all it may be.
+    // The text may quote input from clients. Keep it on one line.
     for (char *p = e.message; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
             *p = '?';
@@ -186,8 +189,8 @@ void http_answer_text(struct http_answer *a, int status, const char *format, ...
     a->type = "text/plain; charset=utf-8";
 }
 
-// Neither gmtime, which reads the time zone's files, nor strftime, which speaks the process's
-// language. The year is counted from March on, so that a leap day comes last.
+// Uses neither gmtime, which reads the time zone files, nor strftime, which uses the process's
+// locale. Years start in March, so that the leap day comes last.
 static void write_date(struct out *out)
 {
     static const char days[] = "ThuFriSatSunMonTueWed",
@@ -220,7 +223,7 @@ void http_connection_answer(struct http_connection *c, uint64_t now)
         out_printf(&c->head, "Content-Length: %zu\r\n", length);
     out_printf(&c->head, "%sConnection: %s\r\n\r\n", a->headers, c->close ? "close" : "keep-alive");
     c->sent = 0;
-    enter(c, HTTP_WRITING, now, ANSWER_S + (unsigned)(a->body.n / SLOWEST));
+    enter_http_state(c, HTTP_WRITING, now, ANSWER_S + (unsigned)(a->body.n / SLOWEST));
 }
 
 enum http_progress http_connection_write(struct http_connection *c, uint64_t *bytes)
@@ -245,7 +248,7 @@ void http_connection_next(struct http_connection *c, uint64_t now)
     size_t eaten = c->request.head + c->request.length;
     c->n_in -= eaten;
     memmove(c->in, c->in + eaten, c->n_in);
-    // One large request does not keep its memory.
+    // Do not keep the memory of a large request.
     if (c->n_in == 0 && c->cap_in > FIRST_BUFFER) {
         free(c->in);
         c->in = NULL;
@@ -257,7 +260,7 @@ void http_connection_next(struct http_connection *c, uint64_t now)
     c->head = (struct out){0};
     c->request = (struct http_request){0};
     c->has_head = false;
-    enter(c, HTTP_READING, now, c->n_in ? HEAD_S : IDLE_S);
+    enter_http_state(c, HTTP_READING, now, c->n_in ? HEAD_S : IDLE_S);
 }
 
 void http_connection_linger(struct http_connection *c, uint64_t now)
@@ -267,7 +270,7 @@ void http_connection_linger(struct http_connection *c, uint64_t now)
     c->in = NULL;
     c->n_in = c->cap_in = 0;
     c->request = (struct http_request){0};
-    enter(c, HTTP_LINGERING, now, LINGER_S);
+    enter_http_state(c, HTTP_LINGERING, now, LINGER_S);
 }
 
 enum http_progress http_connection_discard(struct http_connection *c)

@@ -4,7 +4,7 @@
 
 #include "net/http.h"
 
-static bool is_number(struct str host)
+static bool is_ipv4_address(struct str host)
 {
     char text[64];
     unsigned char address[16];
@@ -15,7 +15,7 @@ static bool is_number(struct str host)
     return inet_pton(AF_INET, text, address) == 1;
 }
 
-static bool same_name(struct str a, const char *b)
+static bool is_same_host(struct str a, const char *b)
 {
     return a.n == strlen(b) && strncasecmp(a.p, b, a.n) == 0;
 }
@@ -34,17 +34,17 @@ static struct str without_port(struct str host)
     return host;
 }
 
-static bool ends_with(struct str name, struct str end)
+static bool has_domain_suffix(struct str name, struct str end)
 {
     return name.n > end.n && strncasecmp(name.p + name.n - end.n, end.p, end.n) == 0;
 }
 
-static bool is_listed(struct str name, const struct str *hosts, size_t n_hosts)
+static bool is_listed_host(struct str name, const struct str *hosts, size_t n_hosts)
 {
     for (size_t i = 0; i < n_hosts; i++)
         if (str_eq(hosts[i], STR("*")) ||
             (hosts[i].n == name.n && strncasecmp(hosts[i].p, name.p, name.n) == 0) ||
-            (hosts[i].n && hosts[i].p[0] == '.' && ends_with(name, hosts[i])))
+            (hosts[i].n && hosts[i].p[0] == '.' && has_domain_suffix(name, hosts[i])))
             return true;
     return false;
 }
@@ -69,7 +69,7 @@ bool http_trusts_site(const struct http_site *site, const struct str *hosts, siz
         scheme == SIZE_MAX ? site->origin : str_from_to(site->origin, scheme + 3, site->origin.n);
     if (scheme != SIZE_MAX &&
         ((origin.n == site->host.n && strncasecmp(origin.p, site->host.p, origin.n) == 0) ||
-         is_listed(without_port(origin), hosts, n_hosts)))
+         is_listed_host(without_port(origin), hosts, n_hosts)))
         return true;
     err_set(e,
             "the request comes from a page of %.*s, another site; if it is this server's own name, "
@@ -78,27 +78,27 @@ bool http_trusts_site(const struct http_site *site, const struct str *hosts, siz
     return false;
 }
 
-// Names that only a local resolver knows.
-static bool is_private(struct str name)
+// Whether only a local resolver knows the name.
+static bool is_private_host(struct str name)
 {
     static const char *const ends[] = {".local",     ".internal", ".lan",           ".localdomain",
                                        ".home.arpa", ".svc",      ".cluster.local", ".test"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(name, str_from(ends[i])))
+        if (has_domain_suffix(name, str_from(ends[i])))
             return true;
     char own[256] = "";
     gethostname(own, sizeof own - 1);
-    return same_name(name, own);
+    return is_same_host(name, own);
 }
 
 bool http_trusts_host(struct str host, bool loopback, const char *listens_on,
                       const struct str *hosts, size_t n_hosts, struct err *e)
 {
     struct str name = without_port(host);
-    if (name.n == 0 || name.p[0] == '[' || is_number(name) || same_name(name, "localhost") ||
-        ends_with(name, STR(".localhost")) || same_name(name, listens_on) ||
-        str_find(name, STR("."), 0) == SIZE_MAX || is_listed(name, hosts, n_hosts) ||
-        (!loopback && is_private(name)))
+    if (name.n == 0 || name.p[0] == '[' || is_ipv4_address(name) ||
+        is_same_host(name, "localhost") || has_domain_suffix(name, STR(".localhost")) ||
+        is_same_host(name, listens_on) || str_find(name, STR("."), 0) == SIZE_MAX ||
+        is_listed_host(name, hosts, n_hosts) || (!loopback && is_private_host(name)))
         return true;
     err_set(e,
             "Host: %.*s is not a name of this server; if it is, list it in the configuration: "
@@ -118,7 +118,7 @@ bool http_trusts_origin(const struct http_request *q, bool check_host, const cha
     struct str name = without_port(q->host);
     if (!check_host || name.n == 0 || name.p[0] == '[')
         return true;
-    if (same_name(name, "localhost") || same_name(name, host) || is_number(name))
+    if (is_same_host(name, "localhost") || is_same_host(name, host) || is_ipv4_address(name))
         return true;
     err_set(e,
             "this server is for this machine only: the request's Host, %.*s, is neither "

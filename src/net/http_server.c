@@ -19,11 +19,11 @@
 #include "process/own_threads.h"
 
 enum { WAKE, LISTENER, FIRST_CONNECTION };
-// What all requests that are being read, and all answers that are being sent, may take.
+// Limits for all requests being received, and for all answers being sent.
 enum { REQUESTS_MAX = 16 << 20, ANSWERS_MAX = 64 << 20 };
-// After a failure to accept, connections wait in the kernel for so long.
+// After accept fails, do not accept for this long.
 enum { DEAF_NS = 200000000 };
-// At a time: those that are connected already have their turn, too.
+// Accept at most this many at a time, so that existing connections are served too.
 enum { ACCEPTS = 16 };
 
 struct queue {
@@ -34,36 +34,36 @@ struct http_server {
     struct listener listener;
     struct http_handler handler;
     pthread_t sockets, worker;
-    // These belong to the threads' descriptor table.
+    // These descriptors belong to the threads' descriptor table.
     struct http_fd listening;
-    struct http_fd wake[2]; // a pipe: descriptors like eventfd's all have one inode
+    struct http_fd wake[2]; // a pipe, because all eventfds share one inode
     struct http_server_counts counts;
     struct err *error;   // of http_server_start
-    uint64_t deaf_until; // no descriptors left: connections wait in the kernel
+    uint64_t deaf_until; // out of descriptors: do not accept until then
 
-    // A fork between accept and here would leave the child with a descriptor that it does not
-    // know of.
+    // Prevents fork between accept and adding the connection; the child would inherit an unknown
+    // descriptor.
     pthread_mutex_t descriptors; // guards connections and n_connections
     struct http_connection *connections[HTTP_SERVER_CONNECTIONS];
     size_t n_connections;
 
-    pthread_mutex_t lock; // guards what follows
+    pthread_mutex_t lock; // guards the following members
     pthread_cond_t work;
     struct queue waiting, done;
     bool stopping;
     enum { STARTING, SERVING, FAILED } state;
-    bool shares_files; // with the program
+    bool shares_files; // shares the program's descriptor table
     pthread_cond_t started;
 };
 
-static void push(struct queue *q, struct http_connection *c)
+static void queue_connection(struct queue *q, struct http_connection *c)
 {
     c->next = NULL;
     *q->last = c;
     q->last = &c->next;
 }
 
-static struct http_connection *pop(struct queue *q)
+static struct http_connection *dequeue_connection(struct queue *q)
 {
     struct http_connection *c = q->first;
     if (c && !(q->first = c->next))
@@ -71,16 +71,16 @@ static struct http_connection *pop(struct queue *q)
     return c;
 }
 
-// Gets the thread of the sockets out of its wait. From the worker, which has the same descriptors.
+// Wakes the sockets thread. Called by the worker, which has the same descriptor table.
 static void wake_sockets(struct http_server *s)
 {
     if (http_fd_is_ours(&s->wake[1]) && write(s->wake[1].fd, "", 1) < 0)
-        return; // it is awake already
+        return; // the pipe is full, so it is already awake
 }
 
-// --- the worker ---
+// --- worker ---
 
-static void *work(void *context)
+static void *run_worker(void *context)
 {
     struct http_server *s = context;
     if (s->handler.thread)
@@ -88,7 +88,7 @@ static void *work(void *context)
     pthread_mutex_lock(&s->lock);
     for (;;) {
         struct http_connection *c = NULL;
-        while (!s->stopping && !own_threads_parking() && !(c = pop(&s->waiting)))
+        while (!s->stopping && !own_threads_parking() && !(c = dequeue_connection(&s->waiting)))
             pthread_cond_wait(&s->work, &s->lock);
         if (s->stopping)
             break;
@@ -102,7 +102,7 @@ static void *work(void *context)
         }
         c->again_ns = s->handler.finish(s->handler.context, &c->request, c->later, &c->answer);
         pthread_mutex_lock(&s->lock);
-        push(&s->done, c);
+        queue_connection(&s->done, c);
         wake_sockets(s);
     }
     pthread_mutex_unlock(&s->lock);
@@ -114,15 +114,15 @@ static void give_to_worker(struct http_server *s, struct http_connection *c)
 {
     c->state = HTTP_WORKING;
     pthread_mutex_lock(&s->lock);
-    push(&s->waiting, c);
+    queue_connection(&s->waiting, c);
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
 }
 
 // --- connections ---
 
-// The connection is gone afterwards, unless the worker still has it.
-static void drop(struct http_server *s, struct http_connection *c)
+// Frees the connection. If the worker still uses it, only closes it.
+static void drop_connection(struct http_server *s, struct http_connection *c)
 {
     pthread_mutex_lock(&s->descriptors);
     size_t i = 0;
@@ -148,7 +148,7 @@ static void wait_for_answer(struct http_connection *c, uint64_t delay_ns)
     c->deadline = c->since + delay_ns;
 }
 
-// Hands the request to the handler. False if the answer is not there yet.
+// Passes the request to the handler. Returns false if the answer comes later.
 static bool begin_answer(struct http_server *s, struct http_connection *c)
 {
     struct http_later later = {0};
@@ -161,20 +161,20 @@ static bool begin_answer(struct http_server *s, struct http_connection *c)
     return false;
 }
 
-// Goes on with a connection after progress was made, until something must be waited for. A
-// request may have arrived together with the one before it.
-static void advance(struct http_server *s, struct http_connection *c, enum http_progress progress)
+// Advances a connection until it has to wait. Several requests may have arrived together.
+static void advance_connection(struct http_server *s, struct http_connection *c,
+                               enum http_progress progress)
 {
     while (progress != HTTP_AGAIN) {
         if (progress == HTTP_GONE) {
-            drop(s, c);
+            drop_connection(s, c);
             return;
         }
         if (c->state == HTTP_READING) {
             if (progress == HTTP_READY && !begin_answer(s, c))
                 return;
             http_connection_answer(c, process_now_ns());
-        } else { // the answer is sent
+        } else { // the answer was sent
             s->counts.answers[c->answer.status / 100 % 6]++;
             if (c->close) {
                 http_connection_linger(c, process_now_ns());
@@ -188,7 +188,7 @@ static void advance(struct http_server *s, struct http_connection *c, enum http_
     }
 }
 
-// Whether the requests that have begun to arrive take more than they may.
+// Whether the partially received requests take too much memory.
 static bool has_too_much_to_read(const struct http_server *s)
 {
     size_t bytes = 0;
@@ -197,19 +197,19 @@ static bool has_too_much_to_read(const struct http_server *s)
     return bytes > REQUESTS_MAX;
 }
 
-static void read_request(struct http_server *s, struct http_connection *c)
+static void http_read_request(struct http_server *s, struct http_connection *c)
 {
     enum http_progress progress = http_connection_read(c, process_now_ns());
-    // One with a head alone is small.
+    // Requests without a body are small.
     if (progress == HTTP_AGAIN && c->has_head && has_too_much_to_read(s)) {
         http_answer_text(&c->answer, 503, "too many bodies arrive at once; try it later");
         c->close = true;
         progress = HTTP_REFUSE;
     }
-    advance(s, c, progress);
+    advance_connection(s, c, progress);
 }
 
-// Answers that their clients do not read make room for a new one, the slowest first.
+// Makes room for a new answer: drops answers that clients do not read, oldest first.
 static void make_room_for_answer(struct http_server *s, const struct http_connection *new)
 {
     for (;;) {
@@ -224,34 +224,34 @@ static void make_room_for_answer(struct http_server *s, const struct http_connec
         }
         if (bytes <= ANSWERS_MAX || !slowest)
             return;
-        drop(s, slowest);
+        drop_connection(s, slowest);
     }
 }
 
-static void on_event(struct http_server *s, struct http_connection *c)
+static void on_connection_event(struct http_server *s, struct http_connection *c)
 {
     if (!http_fd_is_ours(&c->socket)) {
-        drop(s, c);
+        drop_connection(s, c);
         return;
     }
     switch (c->state) {
     case HTTP_READING:
-        read_request(s, c);
+        http_read_request(s, c);
         break;
     case HTTP_WRITING:
-        advance(s, c, http_connection_write(c, &s->counts.bytes));
+        advance_connection(s, c, http_connection_write(c, &s->counts.bytes));
         break;
     case HTTP_LINGERING:
         if (http_connection_discard(c) == HTTP_GONE)
-            drop(s, c);
+            drop_connection(s, c);
         break;
     case HTTP_WAITING:
     case HTTP_WORKING:
-        drop(s, c); // the client left
+        drop_connection(s, c); // the client closed the connection
     }
 }
 
-static void on_deadline(struct http_server *s, struct http_connection *c)
+static void on_connection_deadline(struct http_server *s, struct http_connection *c)
 {
     if (c->state == HTTP_WAITING) {
         s->handler.due(s->handler.context, c->later);
@@ -259,47 +259,47 @@ static void on_deadline(struct http_server *s, struct http_connection *c)
     } else if (c->state == HTTP_READING && c->n_in) {
         http_answer_text(&c->answer, 408, "the request did not arrive in time");
         c->close = true;
-        advance(s, c, HTTP_REFUSE);
+        advance_connection(s, c, HTTP_REFUSE);
     } else if (c->state != HTTP_WORKING) {
-        drop(s, c);
+        drop_connection(s, c);
     }
 }
 
-static void take_back(struct http_server *s)
+static void take_finished_answers(struct http_server *s)
 {
     char waste[64];
     while (read(s->wake[0].fd, waste, sizeof waste) > 0)
         ;
     for (;;) {
         pthread_mutex_lock(&s->lock);
-        struct http_connection *c = pop(&s->done);
+        struct http_connection *c = dequeue_connection(&s->done);
         pthread_mutex_unlock(&s->lock);
         if (!c)
             return;
         if (c->again_ns) {
             wait_for_answer(c, c->again_ns);
             if (c->gone)
-                drop(s, c);
+                drop_connection(s, c);
             continue;
         }
         c->later = NULL;
         http_connection_answer(c, process_now_ns());
         if (c->gone) {
-            drop(s, c);
+            drop_connection(s, c);
             continue;
         }
         make_room_for_answer(s, c);
         if (http_fd_is_ours(&c->socket))
-            advance(s, c, http_connection_write(c, &s->counts.bytes));
+            advance_connection(s, c, http_connection_write(c, &s->counts.bytes));
         else
-            drop(s, c);
+            drop_connection(s, c);
     }
 }
 
 // --- accepting ---
 
-// Whoever has been idle or slow longest makes room.
-static bool make_room(struct http_server *s)
+// Makes room for a new connection: drops the one that has been idle or slow longest.
+static bool make_connection_room(struct http_server *s)
 {
     struct http_connection *oldest = NULL;
     if (s->n_connections < HTTP_SERVER_CONNECTIONS)
@@ -311,11 +311,11 @@ static bool make_room(struct http_server *s)
             oldest = c;
     }
     if (oldest)
-        drop(s, oldest);
+        drop_connection(s, oldest);
     return oldest;
 }
 
-static void turn_away(struct http_server *s, int fd)
+static void refuse_connection(struct http_server *s, int fd)
 {
     static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n"
                                "Content-Length: 39\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
@@ -326,18 +326,18 @@ static void turn_away(struct http_server *s, int fd)
     s->counts.refused++;
 }
 
-// False: nobody waits, or nobody else can be taken now.
+// Accepts one connection. Returns false if none is pending or accept failed.
 static bool accept_one(struct http_server *s)
 {
     int yes = 1;
-    bool room = make_room(s);
+    bool room = make_connection_room(s);
     pthread_mutex_lock(&s->descriptors);
     int fd = accept4(s->listening.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct http_connection *c = fd >= 0 && room ? http_connection_new(fd, process_now_ns()) : NULL;
     if (c)
         s->connections[s->n_connections++] = c;
     else if (fd >= 0)
-        turn_away(s, fd);
+        refuse_connection(s, fd);
     pthread_mutex_unlock(&s->descriptors);
     if (c) {
         s->counts.accepted++;
@@ -349,7 +349,7 @@ static bool accept_one(struct http_server *s)
     return fd >= 0;
 }
 
-// --- the thread of the sockets ---
+// --- sockets thread ---
 
 static short events_of(enum http_state state)
 {
@@ -362,12 +362,12 @@ static short events_of(enum http_state state)
     case HTTP_WAITING:
         return POLLRDHUP;
     default:
-        return 0; // whoever only closed his side for sending still gets the answer
+        return 0; // a client that only shut down its sending side still gets the answer
     }
 }
 
 // Milliseconds until the next deadline, rounded up; -1: none.
-static int time_left(const struct http_server *s, uint64_t now)
+static int http_poll_timeout(const struct http_server *s, uint64_t now)
 {
     uint64_t next = s->deaf_until > now ? s->deaf_until : UINT64_MAX;
     for (size_t i = 0; i < s->n_connections; i++)
@@ -378,7 +378,7 @@ static int time_left(const struct http_server *s, uint64_t now)
     return next <= now ? 0 : (int)((next - now) / 1000000 + 1);
 }
 
-static bool is_stopping(struct http_server *s)
+static bool http_is_stopping(struct http_server *s)
 {
     pthread_mutex_lock(&s->lock);
     bool stopping = s->stopping;
@@ -386,16 +386,15 @@ static bool is_stopping(struct http_server *s)
     return stopping;
 }
 
-static void serve(struct http_server *s)
+static void serve_sockets(struct http_server *s)
 {
     struct pollfd polled[FIRST_CONNECTION + HTTP_SERVER_CONNECTIONS];
     struct http_connection *of[HTTP_SERVER_CONNECTIONS];
-    while (!is_stopping(s)) {
+    while (!http_is_stopping(s)) {
         own_thread_park_point();
         uint64_t now = process_now_ns();
         size_t n = s->n_connections;
-        // The program has closed descriptors that are not its own, and may have used their numbers
-        // again: what it has there is not for us.
+        // The program closed kiln's descriptors and may have reused their numbers. Stop serving.
         if (!http_fd_is_ours(&s->wake[0]) || !http_fd_is_ours(&s->listening))
             break;
         polled[WAKE] = (struct pollfd){.fd = s->wake[0].fd, .events = POLLIN};
@@ -406,22 +405,22 @@ static void serve(struct http_server *s)
             polled[FIRST_CONNECTION + i] =
                 (struct pollfd){.fd = of[i]->socket.fd, .events = events_of(of[i]->state)};
         }
-        if (poll(polled, FIRST_CONNECTION + n, time_left(s, now)) < 0 && errno != EINTR)
+        if (poll(polled, FIRST_CONNECTION + n, http_poll_timeout(s, now)) < 0 && errno != EINTR)
             break;
         if (!http_fd_is_ours(&s->wake[0]) || !http_fd_is_ours(&s->listening))
             break;
         now = process_now_ns();
-        // A connection's handling ends no other one, so what was polled is still there.
+        // Handling a connection never frees another one, so the pointers are valid.
         for (size_t i = 0; i < n; i++) {
             bool late = of[i]->deadline <= now;
-            // Who is refused may send without end.
+            // A refused client could send forever.
             if (polled[FIRST_CONNECTION + i].revents && !(late && of[i]->state == HTTP_LINGERING))
-                on_event(s, of[i]);
+                on_connection_event(s, of[i]);
             else if (late)
-                on_deadline(s, of[i]);
+                on_connection_deadline(s, of[i]);
         }
         if (polled[WAKE].revents)
-            take_back(s);
+            take_finished_answers(s);
         for (int i = 0; polled[LISTENER].revents && i < ACCEPTS && accept_one(s); i++)
             ;
     }
@@ -435,16 +434,16 @@ static void close_wakes(struct http_server *s)
     http_fd_close(&s->wake[1]);
 }
 
-// On failure the listener is still the caller's.
+// On failure the listener stays the caller's.
 static int set_up_threads(struct http_server *s, struct err *e)
 {
-    s->shares_files = !s->handler.own_files || !own_thread_take_files(s->listener.fd);
+    s->shares_files = !s->handler.own_files || !own_thread_unshare_files(s->listener.fd);
     int wake[2];
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK))
         return err_set(e, "no server: %s", strerror(errno));
     s->wake[0] = http_fd_take(wake[0]);
     s->wake[1] = http_fd_take(wake[1]);
-    if (own_thread_start(&s->worker, work, s, 0, "for the endpoints", e)) {
+    if (own_thread_start(&s->worker, run_worker, s, 0, "for the endpoints", e)) {
         close_wakes(s);
         return -1;
     }
@@ -452,7 +451,7 @@ static int set_up_threads(struct http_server *s, struct err *e)
     return 0;
 }
 
-static void set_state(struct http_server *s, int state)
+static void set_http_state(struct http_server *s, int state)
 {
     pthread_mutex_lock(&s->lock);
     s->state = state;
@@ -460,7 +459,7 @@ static void set_state(struct http_server *s, int state)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void tell_to_stop(struct http_server *s)
+static void request_http_stop(struct http_server *s)
 {
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
@@ -468,16 +467,16 @@ static void tell_to_stop(struct http_server *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-// After the worker has ended.
+// Call after the worker has ended.
 static void drop_all(struct http_server *s)
 {
-    for (struct http_connection *c; (c = pop(&s->waiting));)
+    for (struct http_connection *c; (c = dequeue_connection(&s->waiting));)
         c->state = HTTP_WAITING;
     while (s->n_connections) {
         struct http_connection *c = s->connections[0];
         if (c->state == HTTP_WORKING)
             c->state = c->again_ns ? HTTP_WAITING : HTTP_WRITING;
-        drop(s, c);
+        drop_connection(s, c);
     }
 }
 
@@ -485,14 +484,14 @@ static void *run_sockets(void *context)
 {
     struct http_server *s = context;
     if (set_up_threads(s, s->error)) {
-        set_state(s, FAILED);
+        set_http_state(s, FAILED);
         return NULL;
     }
-    set_state(s, SERVING);
+    set_http_state(s, SERVING);
     if (s->handler.thread)
         s->handler.thread();
-    serve(s);
-    tell_to_stop(s);
+    serve_sockets(s);
+    request_http_stop(s);
     pthread_join(s->worker, NULL);
     drop_all(s);
     pthread_mutex_lock(&s->descriptors);
@@ -538,7 +537,7 @@ struct http_server *http_server_start(struct listener *listener, const struct ht
         http_server_free(s);
         return NULL;
     }
-    // The thread needs no lock of the loader before it tells: the caller may hold that.
+    // The thread takes no loader lock before it signals, because the caller may hold that lock.
     pthread_mutex_lock(&s->lock);
     while (s->state == STARTING)
         pthread_cond_wait(&s->started, &s->lock);
@@ -556,7 +555,7 @@ struct http_server *http_server_start(struct listener *listener, const struct ht
 
 void http_server_stop(struct http_server *s)
 {
-    tell_to_stop(s);
+    request_http_stop(s);
     pthread_join(s->sockets, NULL);
     listener_unlink(&s->listener);
 }
@@ -579,8 +578,8 @@ void http_server_after_fork_in_parent(struct http_server *s)
     pthread_mutex_unlock(&s->descriptors);
 }
 
-// The threads are not there and may have been anywhere: what they own is left alone, only the
-// descriptors are closed. The unix socket's file stays the parent's.
+// Other threads do not exist in the child, and their data may be inconsistent. So only close the
+// descriptors. The unix socket's file stays the parent's.
 void http_server_after_fork_in_child(struct http_server *s)
 {
     for (size_t i = 0; i < s->n_connections; i++)

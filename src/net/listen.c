@@ -12,12 +12,12 @@
 
 #include "base/str.h"
 
-// When the backlog is full, a client's kernel tries again only after a second.
+// If the backlog is full, a client's kernel retries only after a second.
 enum { BACKLOG = 4096, SOCKET_FLAGS = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK };
 
 // --- unix sockets ---
 
-// A file that a process left behind when it died; one that answers is in use.
+// Whether the socket file was left behind by a dead process. If a process answers, it is in use.
 static bool is_stale(const struct sockaddr_un *where)
 {
     struct stat st;
@@ -44,7 +44,7 @@ static int open_unix(struct listener *l, const char *path, struct err *e)
     l->fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
     if (l->fd < 0)
         return err_set(e, "%s: no socket: %s", l->address, strerror(errno));
-    // Linux makes the file with the mode that the socket has.
+    // Linux creates the file with the mode of the socket.
     fchmod(l->fd, 0600);
     int failed = bind(l->fd, (struct sockaddr *)&where, sizeof where);
     if (failed && errno == EADDRINUSE && is_stale(&where)) {
@@ -71,8 +71,9 @@ static bool is_loopback(const struct sockaddr_storage *a)
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
-// Splits [host]:port or host:port or port; the host defaults to this machine.
-static int split(const char *address, char *host, size_t size, uint16_t *port, struct err *e)
+// Splits [host]:port, host:port or port. The host defaults to 127.0.0.1.
+static int split_listen_address(const char *address, char *host, size_t size, uint16_t *port,
+                                struct err *e)
 {
     const char *colon = strrchr(address, ':');
     const char *digits = colon ? colon + 1 : address;
@@ -98,9 +99,9 @@ static int split(const char *address, char *host, size_t size, uint16_t *port, s
     return 0;
 }
 
-// Numbers are read without the resolver, which would load further libraries.
-static int resolve(const char *host, uint16_t port, struct sockaddr_storage *a, socklen_t *n,
-                   struct err *e)
+// Parses numeric addresses without the resolver, which would load more libraries.
+static int resolve_listen_address(const char *host, uint16_t port, struct sockaddr_storage *a,
+                                  socklen_t *n, struct err *e)
 {
     struct sockaddr_in *four = (struct sockaddr_in *)a;
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)a;
@@ -135,7 +136,8 @@ static int open_tcp(struct listener *l, const char *address, struct err *e)
     struct sockaddr_storage a;
     socklen_t n;
     uint16_t port = 0;
-    if (split(address, l->host, sizeof l->host, &port, e) || resolve(l->host, port, &a, &n, e))
+    if (split_listen_address(address, l->host, sizeof l->host, &port, e) ||
+        resolve_listen_address(l->host, port, &a, &n, e))
         return -1;
     int yes = 1;
     l->fd = socket(a.ss_family, SOCKET_FLAGS, 0);

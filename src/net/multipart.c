@@ -2,8 +2,8 @@
 
 #include <strings.h>
 
-// The value of a parameter of a header: `; name=value` or `; name="value"`.
-static struct str parameter(struct str header, const char *name)
+// Returns a parameter of a header: `; name=value` or `; name="value"`.
+static struct str header_parameter(struct str header, const char *name)
 {
     size_t n = strlen(name);
     for (size_t i = 0; i < header.n; i++) {
@@ -26,7 +26,7 @@ static struct str parameter(struct str header, const char *name)
     return (struct str){NULL, 0};
 }
 
-// Where the next line that begins with --boundary starts, at or after from.
+// Returns the start of the next line, at or after from, that begins with --boundary.
 static size_t find_boundary(const struct multipart *m, size_t from)
 {
     for (size_t at = from; (at = str_find(m->rest, STR("--"), at)) != SIZE_MAX; at++)
@@ -38,7 +38,7 @@ static size_t find_boundary(const struct multipart *m, size_t from)
 
 int multipart_begin(struct multipart *m, struct str type, struct str body, struct err *e)
 {
-    m->boundary = parameter(type, "boundary");
+    m->boundary = header_parameter(type, "boundary");
     m->rest = body;
     if (!m->boundary.n || m->boundary.n > 200)
         return err_set(e, "multipart: the Content-Type has no boundary");
@@ -49,8 +49,8 @@ int multipart_begin(struct multipart *m, struct str type, struct str body, struc
     return 0;
 }
 
-// The name in the headers of a part; *headers ends behind their empty line.
-static int part_name(struct str rest, struct str *name, size_t *end, struct err *e)
+// Finds the name in the headers of a part. *end is the position after their empty line.
+static int multipart_part_name(struct str rest, struct str *name, size_t *end, struct err *e)
 {
     struct str left = rest, line;
     *name = (struct str){"", 0};
@@ -61,7 +61,7 @@ static int part_name(struct str rest, struct str *name, size_t *end, struct err 
         }
         const char *header = "Content-Disposition:";
         if (line.n > strlen(header) && strncasecmp(line.p, header, strlen(header)) == 0) {
-            struct str value = parameter(line, "name");
+            struct str value = header_parameter(line, "name");
             if (value.p)
                 *name = value;
         }
@@ -76,7 +76,7 @@ int multipart_next(struct multipart *m, struct str *name, struct str *content, s
         return 0;
     struct str line, rest = m->rest;
     size_t head = 0;
-    if (!str_next_line(&rest, &line) || part_name(rest, name, &head, e))
+    if (!str_next_line(&rest, &line) || multipart_part_name(rest, name, &head, e))
         return err_set(e, "multipart: a part is cut short");
     struct multipart body = {str_from_to(rest, head, rest.n), m->boundary};
     size_t end = find_boundary(&body, 0);

@@ -1,4 +1,4 @@
-// multipart/form-data, as browsers and Pyroscope's agents send it.
+// Parses multipart/form-data, which browsers and Pyroscope's agents send.
 #pragma once
 
 #include "base/err.h"
@@ -8,7 +8,9 @@ struct multipart {
     struct str rest, boundary;
 };
 
-// type is the Content-Type with its boundary. -1 with e filled.
+// Starts parsing body. type is the Content-Type with the boundary. Returns -1 with e filled if
+// there is no boundary.
 int multipart_begin(struct multipart *m, struct str type, struct str body, struct err *e);
-// The next part, pointing into the body: 1, 0 after the last, -1 with e filled.
+// Returns the next part: 1, 0 after the last one, or -1 with e filled. name and content point into
+// the body.
 int multipart_next(struct multipart *m, struct str *name, struct str *content, struct err *e);

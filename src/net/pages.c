@@ -9,7 +9,7 @@
 
 enum { WORTH_COMPRESSING = 1024, LARGE = 4 << 20, FILE_MAX = 16 << 20 };
 
-static const struct web_asset *find(struct str name)
+static const struct web_asset *find_asset(struct str name)
 {
     for (const struct web_asset *a = web_assets; a->name; a++)
         if (str_eq(str_from(a->name), name))
@@ -19,7 +19,7 @@ static const struct web_asset *find(struct str name)
 
 int pages_available(struct err *e)
 {
-    if (find(STR("app.js")))
+    if (find_asset(STR("app.js")))
         return 0;
     return err_set(e, "this build has no web pages: it was made without npm; install npm (Debian "
                       "package npm) and build again, or use `kiln flame -o out.html`");
@@ -46,7 +46,7 @@ void pages_compress(const struct http_request *q, struct http_answer *a)
     http_answer_header(a, "Vary", "Accept-Encoding");
     if (a->body.n < WORTH_COMPRESSING || a->body.error || !takes_gzip(q))
         return;
-    // A large answer is waited for.
+    // Compress large answers faster, because the user waits for them.
     struct libdeflate_compressor *c = libdeflate_alloc_compressor(a->body.n > LARGE ? 4 : 6);
     size_t bound = c ? libdeflate_gzip_compress_bound(c, a->body.n) : 0;
     char *packed = malloc(bound + 1);
@@ -60,25 +60,25 @@ void pages_compress(const struct http_request *q, struct http_answer *a)
     libdeflate_free_compressor(c);
 }
 
-static bool is_made(struct str name)
+static bool is_generated_asset(struct str name)
 {
     return str_eq(name, STR("palette.css"));
 }
 
 bool pages_find(struct str name, struct pages_asset *asset)
 {
-    const struct web_asset *found = find(name);
+    const struct web_asset *found = find_asset(name);
     *asset = (struct pages_asset){.type = str_ends(name, STR(".css"))
                                               ? "text/css; charset=utf-8"
                                               : "text/javascript; charset=utf-8"};
     if (found)
         asset->gzipped = (struct str){found->data, found->n};
-    return found || is_made(name);
+    return found || is_generated_asset(name);
 }
 
 int pages_write_file(struct str name, struct out *out, struct err *e)
 {
-    const struct web_asset *asset = find(name);
+    const struct web_asset *asset = find_asset(name);
     struct compress_bytes plain = {0};
     if (!asset) {
         report_flame_colours(out);
@@ -111,7 +111,7 @@ bool pages_file(struct str name, const struct http_request *q, struct http_answe
     return true;
 }
 
-static void put_text(struct out *out, const char *text)
+static void put_html_text(struct out *out, const char *text)
 {
     for (; *text; text++) {
         if (*text == '<')
@@ -123,8 +123,8 @@ static void put_text(struct out *out, const char *text)
     }
 }
 
-// JSON inside of a script element: a < could end it.
-static void put_data(struct out *out, struct str json)
+// Escapes <, which could end the script element.
+static void put_script_json(struct out *out, struct str json)
 {
     for (size_t i = 0; i < json.n; i++) {
         if (json.p[i] == '<')
@@ -142,14 +142,14 @@ void pages_write_document(struct out *out, const char *title, const char *base, 
                   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                   "<meta name=\"color-scheme\" content=\"light dark\">\n"
                   "<link rel=\"icon\" href=\"data:,\">\n<title>");
-    put_text(out, title);
+    put_html_text(out, title);
     out_text(out, "</title>\n");
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
         out_printf(out, "<link rel=\"stylesheet\" href=\"%s%s?v=%s\">\n", base, styles[i],
                    web_assets_version);
     if (first)
         out_printf(out, "<link rel=\"preload\" as=\"fetch\" crossorigin href=\"%s\">\n", first);
-    // What app.js imports at once; other parts are for pages that may never be opened.
+    // Preload what app.js imports immediately. Other parts are for pages that may never be opened.
     for (const struct web_asset *asset = web_assets; asset->name; asset++)
         if (str_starts(str_from(asset->name), STR("chunk-")) ||
             (part && str_starts(str_from(asset->name), str_from(part))))
@@ -159,7 +159,7 @@ void pages_write_document(struct out *out, const char *title, const char *base, 
     out_text(out, "</head>\n<body>\n<div id=\"app\"></div>\n<noscript>These pages are drawn by a "
                   "script; the browser has scripts switched off. `kiln top` shows the same in a "
                   "terminal.</noscript>\n<script type=\"application/json\" id=\"meta\">");
-    put_data(out, meta);
+    put_script_json(out, meta);
     out_text(out, "</script>\n</body>\n</html>\n");
 }
 

@@ -1,11 +1,11 @@
-// An HTTP answer, of which the status matters.
+// Parses HTTP answers. Only the status matters.
 #include <strings.h>
 #include <time.h>
 
 #include "base/retry.h"
 #include "net/post.h"
 
-// The value of a header line; p is NULL if the line is another header's.
+// Returns the value of a header line. p is NULL if the line is another header.
 static struct str header_value(struct str line, struct str name)
 {
     if (line.n <= name.n || line.p[name.n] != ':' || strncasecmp(line.p, name.p, name.n) != 0)
@@ -19,7 +19,7 @@ int64_t post_retry_after(struct str line)
     return value.p ? retry_after_parse(value, (int64_t)time(NULL)) : -1;
 }
 
-static void read_head(struct str text, struct post_head *head)
+static void post_read_head(struct str text, struct post_head *head)
 {
     struct str line, value;
     uint64_t n;
@@ -48,7 +48,7 @@ bool post_find_head(struct str got, struct post_head *head)
         if (!interim)
             break;
     }
-    read_head(str_from_to(got, head->begin, head->end), head);
+    post_read_head(str_from_to(got, head->begin, head->end), head);
     return true;
 }
 

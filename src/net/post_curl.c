@@ -1,5 +1,5 @@
-// https, by libcurl. It is not linked, and its header is not needed either: the numbers below are
-// part of its binary interface and have not changed since it has one.
+// https with libcurl. libkiln neither links it nor needs its header: the numbers below are part of
+// its stable binary interface.
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,7 +78,7 @@ struct transfer {
     size_t n;
 };
 
-static size_t take_body(const char *data, size_t size, size_t count, void *context)
+static size_t post_on_body(const char *data, size_t size, size_t count, void *context)
 {
     struct transfer *t = context;
     size_t n = size * count, room = sizeof t->body - t->n;
@@ -87,7 +87,7 @@ static size_t take_body(const char *data, size_t size, size_t count, void *conte
     return n;
 }
 
-static size_t take_header(const char *data, size_t size, size_t count, void *context)
+static size_t post_on_header(const char *data, size_t size, size_t count, void *context)
 {
     struct transfer *t = context;
     if (t->retry_after < 0)
@@ -95,7 +95,7 @@ static size_t take_header(const char *data, size_t size, size_t count, void *con
     return size * count;
 }
 
-static int go_on(void *context, int64_t a, int64_t b, int64_t c, int64_t d)
+static int post_is_time_up(void *context, int64_t a, int64_t b, int64_t c, int64_t d)
 {
     struct transfer *t = context;
     return post_time_left(t->post, t->deadline) == 0;
@@ -135,12 +135,12 @@ int post_curl(const struct post *post, uint64_t deadline, struct post_answer *an
     lib.easy_setopt(curl, OPT_POSTFIELDS, post->body.p);
     lib.easy_setopt(curl, OPT_POSTFIELDSIZE_LARGE, (int64_t)post->body.n);
     lib.easy_setopt(curl, OPT_ERRORBUFFER, why);
-    lib.easy_setopt(curl, OPT_WRITEFUNCTION, take_body);
+    lib.easy_setopt(curl, OPT_WRITEFUNCTION, post_on_body);
     lib.easy_setopt(curl, OPT_WRITEDATA, &t);
-    lib.easy_setopt(curl, OPT_HEADERFUNCTION, take_header);
+    lib.easy_setopt(curl, OPT_HEADERFUNCTION, post_on_header);
     lib.easy_setopt(curl, OPT_HEADERDATA, &t);
     lib.easy_setopt(curl, OPT_NOPROGRESS, 0L);
-    lib.easy_setopt(curl, OPT_XFERINFOFUNCTION, go_on);
+    lib.easy_setopt(curl, OPT_XFERINFOFUNCTION, post_is_time_up);
     lib.easy_setopt(curl, OPT_XFERINFODATA, &t);
     if (ca && *ca)
         lib.easy_setopt(curl, OPT_CAINFO, ca);

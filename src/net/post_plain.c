@@ -13,14 +13,14 @@
 
 enum { ANSWER_MAX = 64 << 10, SLICE_MS = 200 };
 
-struct talk {
+struct post_exchange {
     const struct post *post;
     uint64_t deadline;
     int fd;
 };
 
-// In slices: the deadline may come nearer meanwhile.
-static int wait_for(const struct talk *t, short events, struct err *e)
+// Waits in slices, because the deadline may move forward meanwhile.
+static int post_wait_for(const struct post_exchange *t, short events, struct err *e)
 {
     for (;;) {
         uint64_t left = post_time_left(t->post, t->deadline) / 1000000;
@@ -35,7 +35,7 @@ static int wait_for(const struct talk *t, short events, struct err *e)
     }
 }
 
-static int try_address(struct talk *t, const struct addrinfo *a, struct err *e)
+static int try_address(struct post_exchange *t, const struct addrinfo *a, struct err *e)
 {
     int error = 0, yes = 1;
     socklen_t n = sizeof error;
@@ -44,7 +44,7 @@ static int try_address(struct talk *t, const struct addrinfo *a, struct err *e)
         return err_set(e, "no socket: %s", strerror(errno));
     if (connect(t->fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS)
         error = errno;
-    else if (wait_for(t, POLLOUT, e) == 0)
+    else if (post_wait_for(t, POLLOUT, e) == 0)
         getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &error, &n);
     else
         error = -1;
@@ -57,7 +57,7 @@ static int try_address(struct talk *t, const struct addrinfo *a, struct err *e)
     return error > 0 ? err_set(e, "%s", strerror(error)) : -1;
 }
 
-static int open_connection(struct talk *t, struct err *e)
+static int open_connection(struct post_exchange *t, struct err *e)
 {
     const struct post_url *url = t->post->url;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
@@ -71,14 +71,14 @@ static int open_connection(struct talk *t, struct err *e)
     return result;
 }
 
-static int send_all(const struct talk *t, struct str s, struct err *e)
+static int post_send_all(const struct post_exchange *t, struct str s, struct err *e)
 {
     while (s.n) {
         ssize_t n = send(t->fd, s.p, s.n, MSG_NOSIGNAL);
         if (n > 0)
             s = str_from_to(s, (size_t)n, s.n);
         else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-            if (wait_for(t, POLLOUT, e))
+            if (post_wait_for(t, POLLOUT, e))
                 return -1;
         } else
             return err_set(e, "the connection broke: %s", strerror(errno));
@@ -86,7 +86,7 @@ static int send_all(const struct talk *t, struct str s, struct err *e)
     return 0;
 }
 
-static int send_request(const struct talk *t, struct err *e)
+static int post_send_request(const struct post_exchange *t, struct err *e)
 {
     const struct post_url *url = t->post->url;
     bool v6 = strchr(url->host, ':');
@@ -97,14 +97,15 @@ static int send_request(const struct talk *t, struct err *e)
     out_printf(&head, "%sContent-Length: %zu\r\nConnection: close\r\n\r\n", t->post->headers,
                t->post->body.n);
     int result = head.error ? err_set(e, "the request's headers are too long")
-                            : send_all(t, out_result(&head), e);
+                            : post_send_all(t, out_result(&head), e);
     out_fini(&head);
-    // A server may refuse before it has read everything: its answer says more than our error.
-    return result == 0 ? send_all(t, t->post->body, e) : result;
+    // A server may refuse before it has read everything. Its answer is more useful than the error
+    // from send.
+    return result == 0 ? post_send_all(t, t->post->body, e) : result;
 }
 
-// Whatever arrives until the connection ends, the body is whole or time is up.
-static int receive(const struct talk *t, char *p, size_t *n, struct err *e)
+// Receives until the connection ends, the body is complete, or time is up.
+static int post_receive(const struct post_exchange *t, char *p, size_t *n, struct err *e)
 {
     struct post_head head;
     bool found = false;
@@ -115,19 +116,20 @@ static int receive(const struct talk *t, char *p, size_t *n, struct err *e)
         if (got > 0)
             *n += (size_t)got;
         else if (errno != EAGAIN && errno != EINTR)
-            break; // what arrived may be whole
-        else if (wait_for(t, POLLIN, e))
-            return found ? 0 : -1; // the status is what matters
+            break; // the answer may be complete
+        else if (post_wait_for(t, POLLIN, e))
+            return found ? 0 : -1; // only the status matters
         found = found || post_find_head((struct str){p, *n}, &head);
     }
     return 0;
 }
 
-static int read_answer(const struct talk *t, struct post_answer *answer, struct err *e)
+static int post_read_answer(const struct post_exchange *t, struct post_answer *answer,
+                            struct err *e)
 {
     char *p = malloc(ANSWER_MAX);
     size_t n = 0;
-    int result = p ? receive(t, p, &n, e) : err_set(e, "no memory for an answer");
+    int result = p ? post_receive(t, p, &n, e) : err_set(e, "no memory for an answer");
     if (result == 0)
         result = post_parse_answer((struct str){p, n}, answer, e);
     free(p);
@@ -137,12 +139,12 @@ static int read_answer(const struct talk *t, struct post_answer *answer, struct 
 int post_plain(const struct post *post, uint64_t deadline, struct post_answer *answer,
                struct err *e)
 {
-    struct talk t = {.post = post, .deadline = deadline, .fd = -1};
+    struct post_exchange t = {.post = post, .deadline = deadline, .fd = -1};
     if (open_connection(&t, e))
         return -1;
     struct err sending = {""};
-    int sent = send_request(&t, &sending);
-    int result = read_answer(&t, answer, e);
+    int sent = post_send_request(&t, &sending);
+    int result = post_read_answer(&t, answer, e);
     if (sent && result)
         *e = sending;
     close(t.fd);

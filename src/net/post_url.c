@@ -4,7 +4,7 @@
 #include "net/http.h"
 #include "net/post.h"
 
-static int refuse(const char *text, const char *why, struct err *e)
+static int post_url_error(const char *text, const char *why, struct err *e)
 {
     return err_set(e, "%.200s: %s; expected http://HOST:PORT or https://HOST", text, why);
 }
@@ -15,7 +15,7 @@ static bool is_port(struct str s)
     return s.n <= 5 && str_to_u64(s, 10, &n) && n >= 1 && n <= 65535;
 }
 
-// No space, nothing that would end a line of the request, and none of others.
+// Whether s contains no space, no control character and none of others.
 static bool is_plain(struct str s, const char *others)
 {
     for (size_t i = 0; i < s.n; i++)
@@ -24,8 +24,8 @@ static bool is_plain(struct str s, const char *others)
     return true;
 }
 
-// Takes what stands before the first of stop off *rest.
-static struct str take(struct str *rest, const char *stop)
+// Takes the text before the first character of stop off *rest.
+static struct str take_until(struct str *rest, const char *stop)
 {
     size_t n = 0;
     while (n < rest->n && !strchr(stop, rest->p[n]))
@@ -42,14 +42,14 @@ int post_url_parse(struct post_url *url, const char *text, struct err *e)
     if (str_starts(rest, STR("https://")))
         url->tls = true;
     else if (!str_starts(rest, STR("http://")))
-        return refuse(text, "not a URL of http or https", e);
+        return post_url_error(text, "not a URL of http or https", e);
     rest = str_from_to(rest, url->tls ? 8 : 7, rest.n);
-    struct str authority = take(&rest, "/?#");
+    struct str authority = take_until(&rest, "/?#");
     for (size_t i = authority.n; i-- > 0;)
         if (authority.p[i] == '@') {
             if (http_unescape(str_from_to(authority, 0, i), false, url->login,
                               sizeof url->login - 1) < 0)
-                return refuse("URL", "user and password are too long or badly escaped", e);
+                return post_url_error("URL", "user and password are too long or badly escaped", e);
             authority = str_from_to(authority, i + 1, authority.n);
             break;
         }
@@ -57,7 +57,7 @@ int post_url_parse(struct post_url *url, const char *text, struct err *e)
     if (host.n && host.p[0] == '[') {
         size_t end = str_find(host, STR("]"), 0);
         if (end == SIZE_MAX)
-            return refuse("URL", "an address in brackets has no end", e);
+            return post_url_error("URL", "an address in brackets has no end", e);
         port = str_from_to(host, end + 1, host.n);
         host = str_from_to(host, 1, end);
     } else {
@@ -68,15 +68,15 @@ int post_url_parse(struct post_url *url, const char *text, struct err *e)
         }
     }
     if (host.n == 0 || host.n >= sizeof url->host || !is_plain(host, "[]"))
-        return refuse("URL", "it names no host", e);
+        return post_url_error("URL", "it names no host", e);
     if (port.n && (port.p[0] != ':' || !is_port(str_from_to(port, 1, port.n))))
-        return refuse("URL", "its port is not 1 to 65535", e);
+        return post_url_error("URL", "its port is not 1 to 65535", e);
     while (rest.n && rest.p[rest.n - 1] == '/')
         rest.n--;
     if (!is_plain(rest, "?#"))
-        return refuse("URL", "a query, fragment or space means nothing here", e);
+        return post_url_error("URL", "a query, fragment or space means nothing here", e);
     if (rest.n >= sizeof url->path)
-        return refuse("URL", "its path is too long", e);
+        return post_url_error("URL", "its path is too long", e);
     snprintf(url->host, sizeof url->host, "%.*s", (int)host.n, host.p);
     snprintf(url->path, sizeof url->path, "%.*s", (int)rest.n, rest.p);
     if (port.n)

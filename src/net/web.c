@@ -15,15 +15,15 @@
 
 enum {
     SWEEP_MS = 1000,
-    TURN_MS = 100,       // between looks at clients who hang up, and at memory
-    STOP_MS = 2000,      // for what is under way; then it is canceled
-    FLUSH_MS = 1000,     // for answers to be sent
-    GRACE_SECONDS = 10,  // before a body or an answer must move
-    BODY_RATE = 1 << 10, // bytes a second from then on
+    TURN_MS = 100,       // between checks of hangups and memory
+    STOP_MS = 2000,      // for requests in progress; then they are canceled
+    FLUSH_MS = 1000,     // for sending answers
+    GRACE_SECONDS = 10,  // grace period before the minimum rates apply
+    BODY_RATE = 1 << 10, // minimum bytes per second after the grace period
     SEND_RATE = 4 << 10,
-    SETTLED_NS = 250000000, // a new connection has this long before another may take its place
-    SLOW_NS = 2000000000,   // under pressure, what moves for longer may be cut off
-    SLICE = 128,            // connections that are looked at while the lock is held
+    SETTLED_NS = 250000000, // age at which a new connection may be evicted
+    SLOW_NS = 2000000000,   // under memory pressure, slower transfers may be cut off
+    SLICE = 128,            // connections checked per lock acquisition
 };
 
 struct web_library web_library;
@@ -52,7 +52,7 @@ struct web_connection *web_connection_of(struct MHD_Connection *c)
     return info ? *(struct web_connection *const *)info : NULL;
 }
 
-// lock is held, here and where it does not say otherwise.
+// The functions for lists expect the lock to be held.
 static void append_connection(struct web_server *s, struct web_connection *c, enum web_list list)
 {
     c->list = list;
@@ -128,9 +128,9 @@ static void cut_off(struct web_server *s, struct web_connection *c)
     shutdown(c->fd, SHUT_RDWR);
 }
 
-// There are too many connections. Many new ones are a flood: the oldest of them goes, the sooner
-// the more there are, so that libmicrohttpd never stops accepting. Otherwise those that wait
-// longest go, those first that have never sent a request.
+// Evicts connections above the limit. Many new ones are a flood: then the oldest of them is
+// evicted, the sooner the more there are, so that libmicrohttpd never stops accepting. Otherwise
+// those that have waited longest are evicted, starting with those that never sent a request.
 static void evict_connections(struct web_server *s)
 {
     int64_t now = budget_now(), limit = s->o.connections;
@@ -162,7 +162,7 @@ static void begin_connection(struct web_server *s, struct MHD_Connection *c, voi
         web_library.get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct web_connection *at = info ? calloc(1, sizeof *at) : NULL;
     *context = at;
-    // Under the lock: who evicts connections compares it with the lists.
+    // Under the lock, because evict_connections compares the counter with the lists.
     pthread_mutex_lock(&s->lock);
     s->n_connections++;
     if (at) {
@@ -176,7 +176,7 @@ static void begin_connection(struct web_server *s, struct MHD_Connection *c, voi
     if (!at)
         return;
     if (s->n_connections == s->o.connections + 1)
-        sem_post(&s->wake); // the sweeper looks often from now on
+        sem_post(&s->wake); // the sweeper runs often from now on
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = at};
     epoll_ctl(s->hangups, EPOLL_CTL_ADD, at->fd, &event);
 }
@@ -186,7 +186,7 @@ static void end_connection(struct web_server *s, struct web_connection *at)
     pthread_mutex_lock(&s->lock);
     s->n_connections--;
     if (at) {
-        // Under the lock: who has the event uses the connection under the same lock.
+        // Under the lock, because the sweeper uses the connection of an event under the same lock.
         epoll_ctl(s->hangups, EPOLL_CTL_DEL, at->fd, NULL);
         unlink_connection(s, at);
     }
@@ -196,8 +196,8 @@ static void end_connection(struct web_server *s, struct web_connection *at)
     free(at);
 }
 
-static void notify(void *context, struct MHD_Connection *c, void **socket_context,
-                   enum MHD_ConnectionNotificationCode code)
+static void web_on_connection(void *context, struct MHD_Connection *c, void **socket_context,
+                              enum MHD_ConnectionNotificationCode code)
 {
     if (code == MHD_CONNECTION_NOTIFY_STARTED)
         begin_connection(context, c, socket_context);
@@ -207,17 +207,17 @@ static void notify(void *context, struct MHD_Connection *c, void **socket_contex
 
 // --- slow clients ---
 
-// Whether a client that sends nothing any more has sent a part of a request only. libmicrohttpd is
-// told by the kernel only once that there is something to read: the end of a connection that came
-// together with the last bytes escapes it.
-static bool is_gone(int fd)
+// Whether the client has closed its sending side in the middle of a request. libmicrohttpd uses
+// edge-triggered events and misses the end of a connection that arrives together with the last
+// bytes.
+static bool has_client_closed(int fd)
 {
     char byte;
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-// Whether a body or an answer moves at less than rate bytes a second. What moved in its first
-// seconds does not count: the kernel takes megabytes of an answer that nobody reads.
+// Whether a body or an answer moves at less than rate bytes per second. The grace period does not
+// count: the kernel buffers megabytes of an answer that nobody reads.
 static bool is_crawling(struct web_connection *c, int64_t seconds, uint64_t rate)
 {
     if (seconds < GRACE_SECONDS)
@@ -227,19 +227,19 @@ static bool is_crawling(struct web_connection *c, int64_t seconds, uint64_t rate
     return c->moved + 1 - c->moved_at_first < (uint64_t)(seconds - GRACE_SECONDS) * rate;
 }
 
-// libmicrohttpd's own limit is on silence: a client that sends or reads a byte now and then would
-// never meet it.
+// libmicrohttpd's timeout only detects silence. It does not detect a client that sends or reads a
+// byte now and then.
 static bool is_too_slow(const struct web_server *s, struct web_connection *c, int64_t now)
 {
     int64_t seconds = (now - c->since) / 1000000000;
     if (c->phase == WEB_HEAD || c->phase == WEB_BODY)
-        return seconds >= s->o.request_seconds || (c->ended && is_gone(c->fd)) ||
+        return seconds >= s->o.request_seconds || (c->ended && has_client_closed(c->fd)) ||
                (c->phase == WEB_BODY && is_crawling(c, seconds, BODY_RATE));
     return c->phase == WEB_SENDING && is_crawling(c, seconds, SEND_RATE);
 }
 
-// Memory is short: the body or answer that has been moving longest is cut off.
-static void relieve(struct web_server *s, int64_t now)
+// Memory is short: cuts off the body or answer that has been moving longest.
+static void relieve_memory_pressure(struct web_server *s, int64_t now)
 {
     struct web_connection *slowest = s->lists[WEB_LIST_BODY].first,
                           *sending = s->lists[WEB_LIST_SENDING].first;
@@ -251,8 +251,8 @@ static void relieve(struct web_server *s, int64_t now)
     cut_off(s, slowest);
 }
 
-// Clients that closed their connections since the last look.
-static void look_at_hangups(struct web_server *s)
+// Records clients that closed their connections since the last call.
+static void check_hangups(struct web_server *s)
 {
     struct epoll_event events[SLICE];
     int n = epoll_wait(s->hangups, events, SLICE, 0);
@@ -265,13 +265,14 @@ static void look_at_hangups(struct web_server *s)
     }
 }
 
-// Goes through a list. Others get the lock in between: there may be thousands of connections.
-static void each_connection(struct web_server *s, enum web_list list, int64_t now,
-                            void (*look)(struct web_server *, struct web_connection *, int64_t))
+// Calls visit for each connection of a list. Releases the lock regularly, because there may be
+// thousands of connections.
+static void visit_connections(struct web_server *s, enum web_list list, int64_t now,
+                              void (*look)(struct web_server *, struct web_connection *, int64_t))
 {
     struct web_cursor cursor = {.at = s->lists[list].first, .next = s->cursors};
     s->cursors = &cursor;
-    // Up to those that came while others had the lock.
+    // Stop at connections added while the lock was released.
     for (size_t i = 1; cursor.at && cursor.at->since <= now; i++) {
         struct web_connection *c = cursor.at;
         cursor.at = c->next;
@@ -288,7 +289,7 @@ static void each_connection(struct web_server *s, enum web_list list, int64_t no
     *link = cursor.next;
 }
 
-static void look_at_client(struct web_server *s, struct web_connection *c, int64_t now)
+static void check_client(struct web_server *s, struct web_connection *c, int64_t now)
 {
     if (!is_too_slow(s, c, now))
         return;
@@ -296,20 +297,20 @@ static void look_at_client(struct web_server *s, struct web_connection *c, int64
     cut_off(s, c);
 }
 
-static void look_at_clients(struct web_server *s, int64_t now)
+static void check_clients(struct web_server *s, int64_t now)
 {
     static const enum web_list lists[] = {WEB_LIST_NEW, WEB_LIST_HEAD, WEB_LIST_BODY,
                                           WEB_LIST_SENDING};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        each_connection(s, lists[i], now, look_at_client);
+        visit_connections(s, lists[i], now, check_client);
 }
 
-static void *sweep(void *context)
+static void *sweep_connections(void *context)
 {
     struct web_server *s = context;
     int64_t next = 0;
     while (!s->ending) {
-        // Often while there is work, which may take long.
+        // Run often while there is work, which may take long.
         int64_t now = budget_now();
         bool often = s->handling || s->n_connections > s->o.connections || web_is_under_pressure(s);
         int64_t due = now + (often ? TURN_MS : SWEEP_MS) * INT64_C(1000000);
@@ -320,14 +321,14 @@ static void *sweep(void *context)
         now = budget_now();
         web_lanes_grow(s);
         pthread_mutex_lock(&s->lock);
-        look_at_hangups(s);
+        check_hangups(s);
         if (now >= next) {
-            look_at_clients(s, now);
+            check_clients(s, now);
             next = now + SWEEP_MS * INT64_C(1000000);
         }
         evict_connections(s);
         if (web_is_under_pressure(s))
-            relieve(s, now);
+            relieve_memory_pressure(s, now);
         pthread_mutex_unlock(&s->lock);
     }
     return NULL;
@@ -355,13 +356,13 @@ static void set_defaults(struct web_options *o)
         o->request_seconds = 60;
 }
 
-static int start_threads(struct web_server *s)
+static int web_start_threads(struct web_server *s)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int result = web_lanes_start(s);
-    s->has_sweeper = !result && pthread_create(&s->sweeper, NULL, sweep, s) == 0;
+    s->has_sweeper = !result && pthread_create(&s->sweeper, NULL, sweep_connections, s) == 0;
     result = s->has_sweeper ? 0 : -1;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return result;
@@ -379,19 +380,19 @@ static struct MHD_Daemon *start_daemon(struct web_server *s)
         flags |= MHD_USE_TLS;
     else
         tls[0].option = MHD_OPTION_END;
-    // Twice as many as are kept, so that those above the limit can take the place of others.
+    // Twice the limit, so that additional connections can replace others.
     return web_library.start_daemon(
         flags, 0, NULL, NULL, web_receive, s, MHD_OPTION_LISTEN_SOCKET, s->listener->fd,
-        MHD_OPTION_NOTIFY_CONNECTION, notify, s, MHD_OPTION_URI_LOG_CALLBACK, web_receive_begin, s,
-        MHD_OPTION_NOTIFY_COMPLETED, web_receive_end, s, MHD_OPTION_CONNECTION_LIMIT,
-        s->o.connections * 2, MHD_OPTION_CONNECTION_TIMEOUT, s->o.idle_seconds,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)WEB_CONNECTION_MEMORY,
+        MHD_OPTION_NOTIFY_CONNECTION, web_on_connection, s, MHD_OPTION_URI_LOG_CALLBACK,
+        web_receive_begin, s, MHD_OPTION_NOTIFY_COMPLETED, web_receive_end, s,
+        MHD_OPTION_CONNECTION_LIMIT, s->o.connections * 2, MHD_OPTION_CONNECTION_TIMEOUT,
+        s->o.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)WEB_CONNECTION_MEMORY,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
 
 static void join_threads(struct web_server *s)
 {
-    // The sweeper first: it starts workers.
+    // First the sweeper, because it starts workers.
     s->ending = true;
     sem_post(&s->wake);
     if (s->has_sweeper)
@@ -426,7 +427,7 @@ struct web_server *web_start(struct listener *listener, const struct web_options
     s->hangups = epoll_create1(EPOLL_CLOEXEC);
     if (s->hangups < 0) {
         err_set(e, "%s: no descriptor for the HTTP server: %s", listener->address, strerror(errno));
-    } else if (start_threads(s)) {
+    } else if (web_start_threads(s)) {
         err_set(e, "no threads for the HTTP server");
     } else if (!(s->daemon = start_daemon(s))) {
         err_set(e, "%s: the HTTP server does not start%s", listener->address,
@@ -472,17 +473,17 @@ static void cancel_request(struct web_server *s, struct web_connection *c, int64
         c->busy->x.budget.cancelled = true;
 }
 
-// Closes connections that wait for a request, and cancels what is being worked on if cancel is set.
-// Returns whether an answer is still to be sent.
+// Closes idle connections and, if cancel is set, cancels requests in progress. Returns whether
+// answers are still being sent.
 static bool end_connections(struct web_server *s, bool cancel)
 {
     int64_t now = budget_now();
     pthread_mutex_lock(&s->lock);
     for (enum web_list list = 0; list < WEB_LIST_WORKING; list++)
-        each_connection(s, list, now, close_connection);
+        visit_connections(s, list, now, close_connection);
     if (cancel)
-        each_connection(s, WEB_LIST_WORKING, now, cancel_request);
-    // A request stays in the first of these lists until libmicrohttpd has its answer.
+        visit_connections(s, WEB_LIST_WORKING, now, cancel_request);
+    // A request stays in WEB_LIST_WORKING until libmicrohttpd has its answer.
     bool sending = s->lists[WEB_LIST_WORKING].first || s->lists[WEB_LIST_SENDING].first;
     pthread_mutex_unlock(&s->lock);
     return sending;
@@ -492,8 +493,8 @@ void web_stop(struct web_server *s)
 {
     s->stopping = true;
     web_library.quiesce_daemon(s->daemon);
-    // The daemon must not be stopped while a connection is suspended. From here on none is any
-    // more.
+    // The daemon must not be stopped while a connection is suspended. None is suspended from here
+    // on.
     int64_t began = budget_now(), done = 0;
     for (;;) {
         int64_t ms = (budget_now() - began) / 1000000;

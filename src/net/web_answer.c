@@ -1,5 +1,5 @@
-// Answers: compressed, charged to the request's budget until they are sent, and given back to the
-// system while they are.
+// Answers: compressed, charged to the request's budget until they are sent, and freed while they
+// are sent.
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,10 +11,10 @@
 #include "net/web_server.h"
 
 enum {
-    GZIP_LEAST = 1400,      // smaller answers fit a packet as they are
-    COPIED_MOST = 64 << 10, // smaller answers are libmicrohttpd's at once
+    GZIP_LEAST = 1400,      // smaller answers fit into a packet uncompressed
+    COPIED_MOST = 64 << 10, // smaller answers are copied by libmicrohttpd at once
     BLOCK = 64 << 10,
-    GIVE_BACK = 1 << 20, // bytes that were sent
+    GIVE_BACK = 1 << 20, // free sent bytes in steps of this size
 };
 
 void web_answer_header(struct web_exchange *x, const char *name, const char *value)
@@ -69,7 +69,7 @@ static void compress_answer(struct web_exchange *x)
     }
 }
 
-// libmicrohttpd's thread. What was sent is given back to the system page by page.
+// Called in libmicrohttpd's thread. Returns the pages of sent bytes to the system.
 static ssize_t send_block(void *context, uint64_t position, char *buffer, size_t most)
 {
     struct web_request *r = context;
@@ -120,7 +120,7 @@ void web_answer_make(struct web_request *r)
         r->response = web_library.create_response_from_callback(n, BLOCK, send_block, r, NULL);
         r->answer = x->body_out.p;
         r->answer_n = n;
-        r->answer_cap = x->body_out.cap; // charged, as every answer that is this large
+        r->answer_cap = x->body_out.cap; // already charged, because every answer of this size is
         memset(&x->body_out, 0, sizeof x->body_out);
         x->body_out.fd = -1;
     }

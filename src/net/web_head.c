@@ -1,17 +1,16 @@
-// Heads that two readers could take for different requests (request smuggling): a proxy in front of
-// this server, or libmicrohttpd itself.
+// Detects heads that a proxy or libmicrohttpd could interpret differently (request smuggling).
 #include <strings.h>
 
 #include "net/web_server.h"
 
-// --- what libmicrohttpd found ---
+// --- headers as libmicrohttpd parsed them ---
 
 struct framing {
     unsigned lengths, encodings, hosts, malformed;
 };
 
 // RFC 9110, 5.6.2
-static bool is_token(const char *p, size_t n)
+static bool is_field_name(const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (p[i] <= ' ' || p[i] == 0x7f || strchr("\"(),/:;<=>?@[\\]{}", p[i]))
@@ -19,7 +18,7 @@ static bool is_token(const char *p, size_t n)
     return n > 0;
 }
 
-// A tab may be in a value, other control characters may not.
+// Values may contain tabs but no other control characters.
 static bool is_field_value(const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -33,20 +32,20 @@ static enum MHD_Result count_framing(void *context, enum MHD_ValueKind kind, con
 {
     struct framing *f = context;
     (void)kind;
-    f->malformed += !is_token(name, n_name) || (value && !is_field_value(value, n_value));
+    f->malformed += !is_field_name(name, n_name) || (value && !is_field_value(value, n_value));
     f->lengths += strcasecmp(name, "Content-Length") == 0;
     f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
     f->hosts += strcasecmp(name, "Host") == 0;
     return MHD_YES;
 }
 
-// --- what it passed over ---
+// --- comparison with the received bytes ---
 
-// libmicrohttpd 0.9 takes a header without a name for the end of the head, a NUL for the end of a
-// value, and LF for CRLF; 1.0 refuses them (MHD_OPTION_STRICT_FOR_CLIENT). It parses heads where
-// they were received: it replaces the colon, CR and LF by NULs, and what it reports points there.
-// So what it found is compared with the bytes: they must be the version, CRLF, then of each header
-// its name, a colon, blanks, its value and CRLF, and another CRLF at the end.
+// libmicrohttpd 0.9 treats a header without a name as the end of the head, a NUL as the end of a
+// value, and LF as CRLF. Version 1.0 rejects these (MHD_OPTION_STRICT_FOR_CLIENT). Version 0.9
+// parses heads in the receive buffer: it replaces the colon, CR and LF by NULs, and its results
+// point there. So compare its results with the bytes: they must be the version, CRLF, then for each
+// header its name, a colon, blanks, its value and CRLF, and a final CRLF.
 static bool parses_in_place(void)
 {
     static const char *const versions[] = {"0.9.75", "0.9.76", "0.9.77"};
@@ -57,18 +56,18 @@ static bool parses_in_place(void)
 }
 
 struct head_bytes {
-    const char *at, *end; // what was not compared yet
+    const char *at, *end; // bytes not compared yet
     bool differs;
 };
 
-static void skip_line_end(struct head_bytes *h)
+static void skip_head_line_end(struct head_bytes *h)
 {
     h->differs |= h->end - h->at < 2 || h->at[0] || h->at[1];
     h->at += h->differs ? 0 : 2;
 }
 
-// The next bytes are these n, at this very place.
-static void skip_text(struct head_bytes *h, const char *text, size_t n)
+// The next n bytes must be text, at exactly this address.
+static void skip_head_text(struct head_bytes *h, const char *text, size_t n)
 {
     h->differs |= text != h->at || n > (size_t)(h->end - h->at);
     h->at += h->differs ? 0 : n;
@@ -79,14 +78,14 @@ static enum MHD_Result compare_header(void *context, enum MHD_ValueKind kind, co
 {
     struct head_bytes *h = context;
     (void)kind;
-    skip_text(h, name, n_name);
+    skip_head_text(h, name, n_name);
     h->differs |= h->at == h->end || *h->at;
     if (!h->differs)
         h->at++;
     while (!h->differs && h->at < h->end && (*h->at == ' ' || *h->at == '\t'))
         h->at++;
-    skip_text(h, value, n_value);
-    skip_line_end(h);
+    skip_head_text(h, value, n_value);
+    skip_head_line_end(h);
     return h->differs ? MHD_NO : MHD_YES;
 }
 
@@ -95,13 +94,13 @@ static bool differs_from_bytes(struct web_request *r, const char *method, const 
     const union MHD_ConnectionInfo *info =
         web_library.get_connection_info(r->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     size_t n = info ? info->header_size : 0;
-    if (version < method || version >= method + n) // there is none
+    if (version < method || version >= method + n) // no version
         return true;
     struct head_bytes h = {.at = version, .end = method + n};
-    skip_text(&h, version, strnlen(version, (size_t)(h.end - version)));
-    skip_line_end(&h);
+    skip_head_text(&h, version, strnlen(version, (size_t)(h.end - version)));
+    skip_head_line_end(&h);
     web_library.get_connection_values_n(r->connection, MHD_HEADER_KIND, compare_header, &h);
-    skip_line_end(&h);
+    skip_head_line_end(&h);
     return h.differs || h.at != h.end;
 }
 

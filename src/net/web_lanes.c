@@ -1,15 +1,15 @@
-// Queues and workers of the lanes. Within a lane, owners take turns; each owner's requests are done
-// in the order in which they came, and one owner cannot hold all workers.
+// Queues and workers of the lanes. Within a lane, owners take turns. The requests of one owner are
+// processed in order, and one owner cannot occupy all workers.
 //
-// A lane has few workers while its work is short, and gets more when all of them are busy: work
-// that is short then shares the CPU with work that is long instead of waiting for it. Requests that
-// take long run a few at a time and take turns as well, at the places where they look at their
-// deadline: so there are never many threads that want the CPU. (Priorities would do the same with
-// respect to everything else on the machine: on a busy one, a long query would hardly run at all.)
+// A lane has few workers while requests are short. It gets more when all are busy, so that short
+// requests share the CPU with long ones instead of waiting for them. Long requests run a few at a
+// time and take turns too, at the places where they check their deadline. So there are never many
+// threads that compete for the CPU. (Priorities would also apply to other processes: on a busy
+// machine, a long query would hardly run at all.)
 //
-// libmicrohttpd's thread, which everybody waits for, takes no lock of workers, who may be held up
-// on a busy machine: it puts requests into an inbox. Workers are started by the sweeper, for which
-// nobody waits.
+// libmicrohttpd's thread must not wait for workers, which may be delayed on a busy machine. So it
+// takes none of their locks but puts requests into an inbox. The sweeper starts workers, because
+// nobody waits for it.
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -20,16 +20,16 @@
 #include "net/web_server.h"
 
 enum {
-    QUEUE_MAX = 4096,    // requests of one lane that wait
+    QUEUE_MAX = 4096,    // waiting requests per lane
     QUEUE_SHARE = 3072,  // of one owner among them
-    IDLE_SECONDS = 10,   // an additional worker waits for work before it ends
-    LONG_NS = 250000000, // work that takes longer takes turns
+    IDLE_SECONDS = 10,   // after this time without work, an additional worker ends
+    LONG_NS = 250000000, // longer requests take turns
     TURN_NS = 20000000,
-    WAIT_NS = 5000000, // for a turn, between looks at the deadline
+    WAIT_NS = 5000000, // between deadline checks while waiting for a turn
     JOIN_US = 2000,
 };
 
-// Queries leave the CPU to ingestion and to health checks.
+// Queries leave the CPU to ingestion and health checks.
 static const int niceness[WEB_LANES] = {[WEB_LANE_QUERY] = 3};
 
 struct web_worker {
@@ -39,7 +39,7 @@ struct web_worker {
     int64_t turn_end; // 0: it has no turn
 };
 
-static _Thread_local struct web_worker *current;
+static _Thread_local struct web_worker *current_worker;
 
 // --- turns; the lane's lock is held ---
 
@@ -75,8 +75,8 @@ static void empty_inbox(struct web_lane_queue *lane, enum web_lane which)
     }
 }
 
-// The next request of the lane whose owner may have one more worker.
-static struct web_request *take_turn(struct web_lane_queue *lane, enum web_lane which)
+// Takes the next request whose owner may use one more worker.
+static struct web_request *dequeue_request(struct web_lane_queue *lane, enum web_lane which)
 {
     unsigned most = lane->most_workers - lane->most_workers / 4;
     for (struct web_owner **at = &lane->first; *at; at = &(*at)->turns[which].next) {
@@ -88,7 +88,7 @@ static struct web_request *take_turn(struct web_lane_queue *lane, enum web_lane 
         turn->first = r->next;
         if (!turn->first)
             turn->last = &turn->first;
-        // To the end of the line, or out of it.
+        // Move the owner to the end, or remove it.
         *at = turn->next;
         if (!*at)
             lane->last = at;
@@ -107,7 +107,7 @@ static struct web_request *take_turn(struct web_lane_queue *lane, enum web_lane 
     return NULL;
 }
 
-// --- turns of what takes long ---
+// --- turns of long requests ---
 
 static void end_turn(struct web_worker *w)
 {
@@ -119,23 +119,24 @@ static void end_turn(struct web_worker *w)
 static void rest_worker(struct budget *b)
 {
     (void)b;
-    if (current)
-        end_turn(current);
+    if (current_worker)
+        end_turn(current_worker);
 }
 
-// A request is worked on by one worker, and then perhaps by other threads, who are not paused.
+// Called at deadline checks. Only the worker takes turns; other threads of the request are not
+// paused.
 static void wait_for_turn(struct budget *b)
 {
-    struct web_worker *w = current;
+    struct web_worker *w = current_worker;
     int64_t now = w ? budget_now() : 0;
     if (!w || now - w->busy_since < LONG_NS ||
         (w->turn_end && (now < w->turn_end || !w->server->waiting_turns)))
         return;
     struct web_server *s = w->server;
-    bool had = w->turn_end;
+    bool had_turn = w->turn_end;
     end_turn(w);
     s->waiting_turns++;
-    if (had) // who waits gets it
+    if (had_turn) // let a waiting thread get it
         nanosleep(&(struct timespec){.tv_nsec = WAIT_NS / 5}, NULL);
     do {
         int64_t until = budget_now() + WAIT_NS;
@@ -148,13 +149,13 @@ static void wait_for_turn(struct budget *b)
 
 // --- workers ---
 
-// Without the lane's lock.
+// Called without the lane's lock.
 static void do_request(struct web_worker *w, struct web_request *r)
 {
     struct web_server *s = w->server;
     struct web_lane_queue *lane = &s->lanes[w->lane];
     struct web_owner *owner = r->x.owner;
-    // The request may be gone once it is handled, and its owner with it.
+    // After handling, the request and its owner may be freed.
     s->o.hold(s->o.context, owner);
     w->busy_since = budget_now();
     r->x.budget.pause = wait_for_turn;
@@ -165,7 +166,7 @@ static void do_request(struct web_worker *w, struct web_request *r)
     pthread_mutex_lock(&lane->lock);
     owner->turns[w->lane].running--;
     lane->running--;
-    // Its owner's next request may have waited for this worker only.
+    // The owner's next request may have been waiting for this worker.
     bool waits = owner->turns[w->lane].listed;
     pthread_mutex_unlock(&lane->lock);
     if (waits)
@@ -179,22 +180,22 @@ static struct web_request *next_request(struct web_worker *w, bool *ends, bool w
     struct web_lane_queue *lane = &s->lanes[w->lane];
     pthread_mutex_lock(&lane->lock);
     empty_inbox(lane, w->lane);
-    struct web_request *r = take_turn(lane, w->lane);
+    struct web_request *r = dequeue_request(lane, w->lane);
     *ends = !r && (s->ending || (waited && lane->n_workers > lane->least_workers));
     lane->n_workers -= *ends;
     pthread_mutex_unlock(&lane->lock);
     return r;
 }
 
-// NULL: the worker is not needed any more.
+// Returns NULL if the worker is no longer needed.
 static struct web_request *wait_for_work(struct web_worker *w)
 {
     struct web_lane_queue *lane = &w->server->lanes[w->lane];
     int64_t until = budget_now() + IDLE_SECONDS * INT64_C(1000000000);
     struct timespec t = {until / 1000000000, until % 1000000000};
     bool ends = false;
-    // First the token, then the request. The other way round, the token that is taken may be that
-    // of a request that came meanwhile, and its worker would sleep.
+    // Take first the token, then the request. In the opposite order, the token may belong to a
+    // request that arrived meanwhile, and that request would have no worker.
     struct web_request *r = sem_trywait(&lane->work) == 0 ? next_request(w, &ends, false) : NULL;
     if (r || ends)
         return r;
@@ -211,7 +212,7 @@ static struct web_request *wait_for_work(struct web_worker *w)
 
 static void *work_lane(void *context)
 {
-    struct web_worker *w = current = context;
+    struct web_worker *w = current_worker = context;
     struct web_lane_queue *lane = &w->server->lanes[w->lane];
     if (niceness[w->lane])
         setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), niceness[w->lane]);
@@ -222,7 +223,7 @@ static void *work_lane(void *context)
     return NULL;
 }
 
-// -1: there is no other thread.
+// Returns -1 if the thread could not be started.
 static int start_worker(struct web_server *s, enum web_lane which)
 {
     struct web_lane_queue *lane = &s->lanes[which];
@@ -260,7 +261,7 @@ bool web_lanes_add(struct web_server *s, struct web_request *r)
 {
     struct web_lane_queue *lane = &s->lanes[r->x.lane];
     struct web_turn *turn = &r->x.owner->turns[r->x.lane];
-    // First: who stops the server waits for what is counted here.
+    // Count it first, because web_stop waits for this counter.
     s->handling++;
     if (s->stopping || lane->queued >= QUEUE_MAX || turn->queued >= QUEUE_SHARE) {
         s->handling--;

@@ -1,13 +1,14 @@
-// Heads and bodies of requests, in libmicrohttpd's thread.
+// Receives heads and bodies of requests, in libmicrohttpd's thread.
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "net/web_server.h"
 
 enum {
-    FIRST_BODY = 64 << 10,    // bytes that a body gets at first
-    DISCARD_MOST = 1 << 20,   // of a refused request's body, read so that the client reads why
-    DISCARD_LARGE = 64 << 20, // the same of a body that is only too large
+    FIRST_BODY = 64 << 10,    // initial buffer of a body in bytes
+    DISCARD_MOST = 1 << 20,   // discarded from a refused request's body so that the client can read
+                              // the answer
+    DISCARD_LARGE = 64 << 20, // the same if the body is only too large
 };
 
 struct str web_header(const struct web_exchange *x, const char *name)
@@ -20,7 +21,8 @@ struct str web_header(const struct web_exchange *x, const char *name)
 void *web_receive_begin(void *server, const char *uri, struct MHD_Connection *c)
 {
     struct web_connection *at = web_connection_of(c);
-    // It is the connection's until the head is whole: nobody is told when a client leaves before.
+    // The connection owns the URI until the head is complete, because there is no callback if the
+    // client leaves before.
     if (at) {
         free(at->uri);
         at->uri = strdup(uri);
@@ -29,7 +31,7 @@ void *web_receive_begin(void *server, const char *uri, struct MHD_Connection *c)
     return NULL;
 }
 
-static struct web_request *request_new(struct web_server *s, struct MHD_Connection *c)
+static struct web_request *web_request_new(struct web_server *s, struct MHD_Connection *c)
 {
     struct web_connection *at = web_connection_of(c);
     struct web_request *r = at && at->uri ? calloc(1, sizeof *r) : NULL;
@@ -81,8 +83,8 @@ void web_receive_end(void *server, struct MHD_Connection *c, void **request,
 
 // --- the head ---
 
-// Ends a request before its body is read: with what is in x.
-static void refuse(struct web_request *r)
+// Refuses a request before its body is read, with the answer in x.
+static void refuse_request(struct web_request *r)
 {
     r->refused = true;
     free_body(r);
@@ -94,7 +96,7 @@ static void refuse_size(struct web_request *r)
     web_answer_refusal(r, 413, "resource_exhausted",
                        "the request body is larger than the limit of %zu bytes (limits.body_size)",
                        r->server->o.body_limit);
-    refuse(r);
+    refuse_request(r);
 }
 
 static void refuse_busy(struct web_request *r)
@@ -103,10 +105,10 @@ static void refuse_busy(struct web_request *r)
     web_answer_refusal(r, 503, "unavailable", "%s",
                        r->server->stopping ? "the server is stopping"
                                            : "too many requests are waiting; try again later");
-    refuse(r);
+    refuse_request(r);
 }
 
-// One owner must not have all connections: those of requests under way are not given to others.
+// One owner must not occupy all connections: those with requests in progress are not evicted.
 static bool has_too_many(const struct web_request *r)
 {
     return r->x.owner->under_way > r->server->o.connections / 4 * 3;
@@ -122,7 +124,7 @@ static enum MHD_Result send_answer(struct web_request *r)
     return web_library.queue_response(r->connection, (unsigned)r->x.status, r->response);
 }
 
-static enum MHD_Result take_head(struct web_request *r, const char *method, const char *version)
+static enum MHD_Result receive_head(struct web_request *r, const char *method, const char *version)
 {
     struct web_server *s = r->server;
     struct str uri = str_from(r->uri);
@@ -130,27 +132,27 @@ static enum MHD_Result take_head(struct web_request *r, const char *method, cons
     size_t path = mark ? (size_t)(mark - uri.p) : uri.n;
     r->x.path = (struct str){uri.p, path};
     r->x.query = mark ? (struct str){mark + 1, uri.n - path - 1} : (struct str){"", 0};
-    r->x.method = str_from(method); // libmicrohttpd's, alive with the request
+    r->x.method = str_from(method); // owned by libmicrohttpd, lives as long as the request
     struct str length = web_header(&r->x, "Content-Length");
     uint64_t n = 0;
     bool is_number = !length.p || str_to_u64(length, 10, &n);
     size_t discard = DISCARD_MOST;
-    // What comes after chunks is never taken for a request: libmicrohttpd reads their sizes more
-    // generously than others do.
+    // Close the connection after a chunked body: libmicrohttpd parses chunk sizes more leniently
+    // than others, so the bytes after it must not become a request.
     r->last = web_header(&r->x, "Transfer-Encoding").p;
     if (web_head_is_ambiguous(r, method, version) || !is_number) {
         web_answer_refusal(r, 400, "invalid_argument",
                            "a header is malformed, or Content-Length, Transfer-Encoding or Host is "
                            "ambiguous");
         r->last = true;
-        refuse(r);
+        refuse_request(r);
         return send_answer(r);
     }
     if (s->stopping) {
         refuse_busy(r);
         r->last = true;
     } else if (!s->o.admit(s->o.context, &r->x)) {
-        refuse(r);
+        refuse_request(r);
     } else {
         r->admitted = true;
         r->x.owner->under_way++;
@@ -166,15 +168,15 @@ static enum MHD_Result take_head(struct web_request *r, const char *method, cons
         web_set_phase(s, r->connection, WEB_BODY, NULL);
         return MHD_YES;
     }
-    // A body that is not going to be read to its end is refused at once. An answer at this point
-    // ends the connection, so that of other requests comes with the next call.
+    // If the body will not be read to its end, refuse at once. An answer at this point closes the
+    // connection, so otherwise answer at the next call.
     return n > discard ? send_answer(r) : MHD_YES;
 }
 
 // --- the body ---
 
-// Room for need bytes of body, or the request is refused.
-static void reserve(struct web_request *r, size_t need)
+// Makes room for need bytes of body, or refuses the request.
+static void reserve_body(struct web_request *r, size_t need)
 {
     struct web_server *s = r->server;
     if (need > s->o.body_limit) {
@@ -203,19 +205,19 @@ static void reserve(struct web_request *r, size_t need)
         budget_explain(&r->x.budget, &e);
         web_answer_refusal(r, 429, "resource_exhausted", "receiving the body: %s; try again later",
                            e.message);
-        refuse(r);
+        refuse_request(r);
         return;
     }
     r->data = p;
     r->cap = cap;
 }
 
-static enum MHD_Result take_body(struct web_request *r, const char *upload, size_t n)
+static enum MHD_Result receive_body(struct web_request *r, const char *upload, size_t n)
 {
     r->server->bytes_in += n;
     web_note_moved(r->connection, n);
     if (!r->refused)
-        reserve(r, r->n + n);
+        reserve_body(r, r->n + n);
     if (r->refused) {
         r->discarded += n;
         return r->discarded > DISCARD_LARGE ? MHD_NO : MHD_YES;
@@ -225,7 +227,7 @@ static enum MHD_Result take_body(struct web_request *r, const char *upload, size
     return MHD_YES;
 }
 
-static enum MHD_Result hand_over(struct web_request *r)
+static enum MHD_Result queue_for_worker(struct web_request *r)
 {
     struct web_server *s = r->server;
     r->x.body = (struct str){r->data ? (char *)r->data : "", r->n};
@@ -255,17 +257,17 @@ enum MHD_Result web_receive(void *server, struct MHD_Connection *c, const char *
     struct web_request *r = *request;
     (void)url;
     if (!r) {
-        *request = r = request_new(s, c);
-        return r ? take_head(r, method, version) : MHD_NO;
+        *request = r = web_request_new(s, c);
+        return r ? receive_head(r, method, version) : MHD_NO;
     }
     if (*n_upload) {
         size_t n = *n_upload;
         *n_upload = 0;
-        return take_body(r, upload, n);
+        return receive_body(r, upload, n);
     }
     if (r->response || r->refused)
         return send_answer(r);
-    if (r->queued) // it came back without an answer: no memory for one
+    if (r->queued) // resumed without an answer: out of memory
         return MHD_NO;
-    return hand_over(r);
+    return queue_for_worker(r);
 }

@@ -1,4 +1,4 @@
-// System calls without libc: signal-safe, no errno, not interposed by anybody, us included.
+// System calls without libc: signal-safe, no errno, and no interposer (ours included) sees them.
 #pragma once
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 
-// The kernel's result: -4095 to -1 are error numbers.
+// Returns the kernel's result: -4095 to -1 are negated error numbers.
 static inline long process_call(long number, long a, long b, long c, long d, long e, long f)
 {
 #if defined(__x86_64__)
@@ -36,9 +36,10 @@ static inline long process_call(long number, long a, long b, long c, long d, lon
 #endif
 }
 
-// Whether the eight bytes at an address, or n bytes, can be read now. The kernel reads the new
-// signal mask before it rejects the operation; nothing changes. Not by process_call: its six
-// registers would take eight bytes more of the handler's stack.
+// process_page_readable returns whether the eight bytes at an address can be read now,
+// process_readable whether n bytes can. The kernel reads the new signal mask before it rejects the
+// invalid operation, so nothing changes. Does not use process_call, whose six registers would take
+// eight more bytes of the handler's stack. Both are signal-safe.
 static inline bool process_page_readable(uintptr_t at)
 {
     const long bad_operation = 0x7fffffff;

@@ -1,6 +1,5 @@
-// Time as the library measures it inside a host process: the monotonic clock for everything that
-// waits or compares, CPU clocks for what threads used. The wall clock only stamps profiles; it may
-// jump, so nothing waits on it.
+// Time inside a host process: the monotonic clock for waiting and comparing, CPU clocks for what
+// threads use. The wall clock may jump, so it only stamps profiles.
 #pragma once
 
 #include <pthread.h>
@@ -10,7 +9,7 @@
 
 #include "process/call.h"
 
-// Straight from the kernel: a program may define clock_gettime itself, to simulate time.
+// Makes a direct system call: a program may define its own clock_gettime to simulate time.
 static inline uint64_t process_clock_ns(clockid_t clock)
 {
     struct timespec ts = {0, 0};
@@ -18,7 +17,7 @@ static inline uint64_t process_clock_ns(clockid_t clock)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-// A signal ends it early.
+// Sleeps less than a second; a signal may end the sleep early.
 static inline void process_sleep_ns(long ns)
 {
     struct timespec pause = {.tv_nsec = ns};
@@ -30,7 +29,7 @@ static inline uint64_t process_now_ns(void)
     return process_clock_ns(CLOCK_MONOTONIC);
 }
 
-// Nanoseconds since 1970.
+// Nanoseconds since 1970, UTC.
 static inline int64_t process_wall_ns(void)
 {
     return (int64_t)process_clock_ns(CLOCK_REALTIME);
@@ -42,14 +41,14 @@ static inline uint64_t process_cpu_ns(void)
     return process_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-// The kernel's clock of another thread's CPU time.
+// The clock id of another thread's CPU time.
 static inline clockid_t process_thread_clock(pid_t tid)
 {
     return (clockid_t)((~(uint32_t)tid << 3) | 6);
 }
 
 // CPU time of a thread of this process; 0 if there is no such thread. A thread that has not run yet
-// has used 1 ns, which tells it from one that is gone.
+// reports 1 ns, to distinguish it from one that has ended.
 static inline uint64_t process_thread_cpu_ns(pid_t tid)
 {
     struct timespec ts = {0, 0};
@@ -59,6 +58,6 @@ static inline uint64_t process_thread_cpu_ns(pid_t tid)
     return ns ? ns : 1;
 }
 
-// A condition variable whose timeouts are monotonic. Waits end early as any wait may.
+// A condition variable with monotonic timeouts. Spurious wakeups are possible.
 void process_condition_init(pthread_cond_t *condition);
 void process_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t ns);

@@ -1,9 +1,10 @@
 // The libc functions behind our interposers, for libkiln.so only.
 //
-// They are looked up once, when the library is loaded: dlsym takes the loader's lock, which a
-// thread may hold for as long as a plugin's constructor runs, and which nobody releases in a child
-// of fork. Interposers follow one pattern: no lock, no allocation, no loader call, a small stack
-// frame, and straight pass-through when nothing is profiled or the caller is not us.
+// They are looked up once, when the library is loaded, because dlsym takes the loader's lock: a
+// thread may hold it for as long as a plugin's constructor runs, and a child of fork may inherit it
+// locked. Every interposer follows one pattern: no lock, no allocation, no loader call, a small
+// stack frame, and a plain pass-through when nothing is profiled or the caller is not in our
+// process.
 #pragma once
 
 // clang-format off

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Reads digits up to a byte that is none, and skips that.
-static const char *read_number(const char *p, const char *end, unsigned base, uint64_t *value)
+// Parses digits up to the first other byte, and skips that byte.
+static const char *parse_map_number(const char *p, const char *end, unsigned base, uint64_t *value)
 {
     for (*value = 0; p < end; p++) {
         unsigned digit = *p >= '0' && *p <= '9'   ? (unsigned)(*p - '0')
@@ -21,11 +21,11 @@ static const char *read_number(const char *p, const char *end, unsigned base, ui
 }
 
 // "start-end perms offset device inode   path"
-static bool parse_line(const char *p, const char *end, struct process_mapping *m)
+static bool parse_map_line(const char *p, const char *end, struct process_mapping *m)
 {
     uint64_t start, stop;
-    p = read_number(p, end, 16, &start);
-    p = read_number(p, end, 16, &stop);
+    p = parse_map_number(p, end, 16, &start);
+    p = parse_map_number(p, end, 16, &stop);
     if (end - p < 5)
         return false;
     *m = (struct process_mapping){.start = (uintptr_t)start,
@@ -34,10 +34,10 @@ static bool parse_line(const char *p, const char *end, struct process_mapping *m
                                   .writable = p[1] == 'w',
                                   .executable = p[2] == 'x',
                                   .shared = p[3] == 's'};
-    p = read_number(p + 5, end, 16, &m->offset);
-    while (p < end && *p != ' ') // the device
+    p = parse_map_number(p + 5, end, 16, &m->offset);
+    while (p < end && *p != ' ') // device
         p++;
-    p = read_number(p < end ? p + 1 : p, end, 10, &m->inode);
+    p = parse_map_number(p < end ? p + 1 : p, end, 10, &m->inode);
     while (p < end && *p == ' ')
         p++;
     m->path = p < end ? p : end;
@@ -45,14 +45,14 @@ static bool parse_line(const char *p, const char *end, struct process_mapping *m
     return stop > start;
 }
 
-// False: visit has seen enough. *n: bytes that are left of the last line.
-static bool visit_lines(char *buffer, size_t *n, bool *skipping,
-                        bool (*visit)(void *, const struct process_mapping *), void *context)
+// Returns false if visit returned false. *n becomes the number of bytes of an incomplete last line.
+static bool visit_map_lines(char *buffer, size_t *n, bool *skipping,
+                            bool (*visit)(void *, const struct process_mapping *), void *context)
 {
     char *line = buffer, *newline;
     while ((newline = memchr(line, '\n', *n - (size_t)(line - buffer)))) {
         struct process_mapping m;
-        if (!*skipping && parse_line(line, newline, &m) && !visit(context, &m))
+        if (!*skipping && parse_map_line(line, newline, &m) && !visit(context, &m))
             return false;
         *skipping = false;
         line = newline + 1;
@@ -62,8 +62,8 @@ static bool visit_lines(char *buffer, size_t *n, bool *skipping,
     return true;
 }
 
-static bool read_map(const char *path, char *buffer, size_t n_buffer,
-                     bool (*visit)(void *, const struct process_mapping *), void *context)
+static bool read_map_file(const char *path, char *buffer, size_t n_buffer,
+                          bool (*visit)(void *, const struct process_mapping *), void *context)
 {
     long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     bool any = false, skipping = false;
@@ -78,7 +78,7 @@ static bool read_map(const char *path, char *buffer, size_t n_buffer,
             break;
         any = true;
         n += (size_t)got;
-        if (!visit_lines(buffer, &n, &skipping, visit, context))
+        if (!visit_map_lines(buffer, &n, &skipping, visit, context))
             break;
         if (n == n_buffer) {
             skipping = true;
@@ -93,7 +93,8 @@ bool process_each_mapping(char *buffer, size_t n_buffer,
                           bool (*visit)(void *context, const struct process_mapping *mapping),
                           void *context)
 {
-    // /proc/self/maps is empty once the first thread has ended; but qemu-user only translates that.
-    return read_map("/proc/self/maps", buffer, n_buffer, visit, context) ||
-           read_map("/proc/thread-self/maps", buffer, n_buffer, visit, context);
+    // /proc/self/maps is empty once the main thread has ended, so fall back to thread-self. Try
+    // self first because qemu-user translates only that one.
+    return read_map_file("/proc/self/maps", buffer, n_buffer, visit, context) ||
+           read_map_file("/proc/thread-self/maps", buffer, n_buffer, visit, context);
 }

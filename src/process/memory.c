@@ -60,8 +60,8 @@ void process_buffer_fini(struct process_buffer *b)
     *b = (struct process_buffer){.limit = b->limit};
 }
 
-// Some sandboxes forbid process_vm_readv; /proc/self/mem does the same.
-static int copy_by_file(uint8_t *to, uintptr_t from, size_t n)
+// Some sandboxes forbid process_vm_readv; /proc/self/mem gives the same result.
+static int copy_from_proc_mem(uint8_t *to, uintptr_t from, size_t n)
 {
     int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -87,7 +87,7 @@ int process_copy(void *to, uintptr_t from, size_t n)
         struct iovec local = {p, n}, remote = {(void *)from, n};
         ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
         if (got <= 0 && errno != EFAULT)
-            return copy_by_file(p, from, n);
+            return copy_from_proc_mem(p, from, n);
         if (got <= 0)
             return -1;
         p += got;

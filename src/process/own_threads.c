@@ -19,17 +19,17 @@
 #include "process/tasks.h"
 
 enum { MOST_THREADS = 16, MOST_WAKERS = 8, LEAST_STACK = 256 << 10 };
-// A change may be the end of a push, which takes up to five seconds.
-enum { PARK_PATIENCE_MS = 1000, CHANGE_PATIENCE_MS = 6000 };
+// A change may have to wait for a push, which takes up to five seconds.
+enum { PARK_TIMEOUT_MS = 1000, CHANGE_TIMEOUT_MS = 6000 };
 enum { LIBC_CANCEL = 32, LIBC_SETXID = 33 }; // glibc's SIGCANCEL and SIGSETXID
 
 static struct {
     _Atomic pid_t tids[MOST_THREADS]; // 0: free; negative: about to end
-    _Atomic uint32_t starting;        // created, but not registered yet
-    _Atomic uint32_t parked;          // how many are
-    _Atomic uint32_t park;            // a futex: 1 while they are to stay parked
-    _Atomic uint32_t changes;         // under way
-    _Atomic bool settled;             // no more of them
+    _Atomic uint32_t starting;        // threads created but not registered yet
+    _Atomic uint32_t parked;          // number of parked threads
+    _Atomic uint32_t park;            // a futex: 1 while threads must stay parked
+    _Atomic uint32_t changes;         // changes in progress
+    _Atomic bool settled;             // no new changes may begin
     _Atomic bool blocks_sigprof;
     _Atomic(void (*)(void)) wakers[MOST_WAKERS];
 } own;
@@ -38,10 +38,10 @@ __thread bool own_thread_is_caller;
 
 static const uint64_t sigprof = UINT64_C(1) << (SIGPROF - 1);
 
-// Straight to the kernel: libc's function may be our own interposer.
-static void change_mask(int how, const uint64_t *set, uint64_t *had)
+// A direct system call: libc's function may be our own interposer.
+static void own_thread_set_mask(int how, const uint64_t *set, uint64_t *old)
 {
-    syscall(SYS_rt_sigprocmask, how, set, had, sizeof *set);
+    syscall(SYS_rt_sigprocmask, how, set, old, sizeof *set);
 }
 
 struct start {
@@ -50,25 +50,25 @@ struct start {
     unsigned flags;
 };
 
-static bool is_gone(pid_t tid)
+static bool has_thread_ended(pid_t tid)
 {
     return syscall(SYS_tgkill, process_pid(), tid, 0) != 0;
 }
 
-static void register_self(void)
+static void register_own_thread(void)
 {
     pid_t tid = (pid_t)syscall(SYS_gettid);
     for (int i = 0; i < MOST_THREADS; i++) {
-        pid_t had = atomic_load(&own.tids[i]);
-        if ((had == 0 || (had < 0 && is_gone(-had))) &&
-            atomic_compare_exchange_strong(&own.tids[i], &had, tid))
+        pid_t old = atomic_load(&own.tids[i]);
+        if ((old == 0 || (old < 0 && has_thread_ended(-old))) &&
+            atomic_compare_exchange_strong(&own.tids[i], &old, tid))
             break;
     }
     atomic_fetch_sub(&own.starting, 1);
 }
 
-// It still makes the system calls with which libc ends a thread.
-static void unregister_self(void)
+// After this the thread still makes the system calls by which libc ends a thread.
+static void unregister_own_thread(void)
 {
     pid_t tid = (pid_t)syscall(SYS_gettid);
     for (int i = 0; i < MOST_THREADS; i++) {
@@ -77,19 +77,19 @@ static void unregister_self(void)
     }
 }
 
-bool own_thread_take_files(int keep)
+bool own_thread_unshare_files(int keep)
 {
 #ifdef __SANITIZE_THREAD__
-    // ThreadSanitizer takes a number for one file in the whole process: with two tables it reports
-    // races that are none.
+    // TSan identifies a descriptor by its number, process-wide. With two descriptor tables it
+    // reports false races.
     return false;
 #endif
-    // With an open end the kernel copies only what is below it.
+    // With an open-ended range, the kernel copies only the descriptors below it.
     if (syscall(SYS_close_range, keep + 1, ~0u, CLOSE_RANGE_UNSHARE))
         return false;
     if (keep > 0)
         syscall(SYS_close_range, 0, keep - 1, 0);
-    // Code of others that we call may write to standard error.
+    // Third-party code that we call may write to standard error, so keep descriptors 0 to 2 in use.
     long fd;
     while ((fd = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC)) >= 0 &&
            fd <= STDERR_FILENO)
@@ -104,16 +104,17 @@ static void *own_thread_main(void *context)
     struct start start = *(struct start *)context;
     free(context);
     own_thread_is_caller = true;
-    // Raw: libc's prctl may be our own interposer.
+    // A direct system call: libc's prctl may be our own interposer.
     syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
-    register_self();
-    // Afterwards: whoever sets it sends registered threads a signal.
+    register_own_thread();
+    // After registration: own_threads_block_sigprof sets the flag first and then signals registered
+    // threads.
     if (!atomic_load(&own.blocks_sigprof))
-        change_mask(SIG_UNBLOCK, &sigprof, NULL);
+        own_thread_set_mask(SIG_UNBLOCK, &sigprof, NULL);
     if (start.flags & OWN_THREAD_FILES)
-        own_thread_take_files(-1);
+        own_thread_unshare_files(-1);
     void *result = start.run(start.context);
-    unregister_self();
+    unregister_own_thread();
     return result;
 }
 
@@ -126,20 +127,20 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
         return err_set(e, "cannot start a thread %s: out of memory", what);
     *start = (struct start){run, context, flags};
     pthread_attr_init(&attributes);
-    // The default is the limit of the first thread's stack, or what the program chose for its own.
+    // The default stack size is the main thread's limit, or what the program chose for its threads.
     size_t stack = 0;
     pthread_attr_getstacksize(&attributes, &stack);
     if (stack < LEAST_STACK)
         pthread_attr_setstacksize(&attributes, LEAST_STACK);
     if (flags & OWN_THREAD_DETACHED)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    // The program's signals are for the program's threads, and SIGPROF waits until the thread knows
-    // whose it is. Libc's own must get through.
-    uint64_t blocked = ~(UINT64_C(1) << (LIBC_CANCEL - 1) | UINT64_C(1) << (LIBC_SETXID - 1)), had;
+    // The program's signals belong to its own threads, and SIGPROF stays blocked until the thread
+    // is registered. libc's internal signals must get through.
+    uint64_t blocked = ~(UINT64_C(1) << (LIBC_CANCEL - 1) | UINT64_C(1) << (LIBC_SETXID - 1)), old;
     atomic_fetch_add(&own.starting, 1);
-    change_mask(SIG_BLOCK, &blocked, &had);
+    own_thread_set_mask(SIG_BLOCK, &blocked, &old);
     int failed = pthread_create(thread, &attributes, own_thread_main, start);
-    change_mask(SIG_SETMASK, &had, NULL);
+    own_thread_set_mask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
     if (!failed)
         return 0;
@@ -184,21 +185,22 @@ uint64_t own_threads_cpu_ns(void)
     return sum;
 }
 
-// Those that run, or are about to, or have not quite ended.
-static uint32_t count_own(void)
+// Number of our threads that run, are about to start, or have not quite ended.
+static uint32_t count_own_threads(void)
 {
     uint32_t n = atomic_load(&own.starting);
     for (int i = 0; i < MOST_THREADS; i++) {
         pid_t tid = atomic_load(&own.tids[i]);
-        n += tid > 0 || (tid < 0 && !is_gone(-tid));
+        n += tid > 0 || (tid < 0 && !has_thread_ended(-tid));
     }
     return n;
 }
 
-// --- alone ---
+// --- are only our threads left? ---
 
-// What the kernel says of a thread, from its state on; empty if there is no such thread.
-static const char *read_stat(pid_t tid, char *text, size_t size)
+// Reads the thread's /proc stat line and returns it from the state field on; an empty string if
+// there is no such thread.
+static const char *read_thread_stat(pid_t tid, char *text, size_t size)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
@@ -211,35 +213,35 @@ static const char *read_stat(pid_t tid, char *text, size_t size)
     return p ? p + 1 : text + strlen(text);
 }
 
-// By its number in proc(5).
-static long stat_field(const char *p, int number)
+// number as in proc(5).
+static long thread_stat_field(const char *p, int number)
 {
     for (int field = 3; p && field < number; field++)
         p = strchr(p + 1, ' ');
     return p ? strtol(p, NULL, 10) : 0;
 }
 
-// The first thread of a process stays listed, as a zombie, when it has ended. *status: as wait
-// reports it.
-static bool first_thread_has_ended(pid_t tid, int *status)
+// After the main thread has ended, it stays listed as a zombie. *status: as reported by wait.
+static bool main_thread_has_ended(pid_t tid, int *status)
 {
     char text[512];
-    const char *p = read_stat(tid, text, sizeof text);
+    const char *p = read_thread_stat(tid, text, sizeof text);
     if (strncmp(p, " Z", 2) != 0)
         return false;
-    *status = (int)stat_field(p, 52);
+    *status = (int)thread_stat_field(p, 52);
     return true;
 }
 
-// io_uring's and the like, which end when the process does.
+// Threads such as io_uring's, which end together with the process.
 static bool is_kernel_worker(pid_t tid)
 {
     enum { IO_WORKER = 0x10, USER_WORKER = 0x4000 };
     char text[512];
-    return stat_field(read_stat(tid, text, sizeof text), 9) & (IO_WORKER | USER_WORKER);
+    return thread_stat_field(read_thread_stat(tid, text, sizeof text), 9) &
+           (IO_WORKER | USER_WORKER);
 }
 
-static void look_for_others(void *context, pid_t tid)
+static void find_program_thread(void *context, pid_t tid)
 {
     bool *others = context;
     if (!*others)
@@ -251,37 +253,37 @@ bool own_threads_are_alone(int *status)
 {
     bool others = false;
     int64_t position = 0;
-    return first_thread_has_ended((pid_t)syscall(SYS_getpid), status) &&
-           process_list_tasks(&position, look_for_others, NULL, &others) && !others;
+    return main_thread_has_ended((pid_t)syscall(SYS_getpid), status) &&
+           process_list_tasks(&position, find_program_thread, NULL, &others) && !others;
 }
 
-// By a signal that ended the first thread alone, as seccomp does.
-static void end_by_signal(int signal)
+// Ends the process by the signal that ended only the main thread, as seccomp does.
+static void exit_by_signal(int signal)
 {
     uint64_t none = 0;
     struct sigaction plain = {.sa_handler = SIG_DFL};
     sigaction(signal, &plain, NULL);
     syscall(SYS_kill, syscall(SYS_getpid), signal);
-    change_mask(SIG_SETMASK, &none, NULL);
+    own_thread_set_mask(SIG_SETMASK, &none, NULL);
 }
 
-// libc runs exit handlers when its last thread ends. If the first thread left by a bare system
-// call with a code, or was killed, the kernel ends the process with that status and no handler
-// runs.
+// libc runs exit handlers when the last thread ends. If the main thread ended by a bare system call
+// with a nonzero code, or was killed, the kernel ends the process with that status and runs no
+// handlers.
 _Noreturn void own_thread_end_process(int status)
 {
     if (status == 0)
         exit(0);
     process_before_end();
     if (status & 0x7f)
-        end_by_signal(status & 0x7f);
+        exit_by_signal(status & 0x7f);
     for (;;)
         syscall(SYS_exit_group, status >> 8 & 0xff);
 }
 
 // --- parking ---
 
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
+static void own_threads_futex(_Atomic uint32_t *word, int operation, uint32_t value)
 {
     syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
@@ -295,24 +297,24 @@ void own_thread_park_point(void)
 {
     if (!own_threads_parking())
         return;
-    // A signal would end the wait and make it call the kernel again, which may be forbidden then.
-    // But setuid and its kin wait for every thread to answer a signal of libc's; a filter that lets
-    // the program's threads do so lets ours.
-    uint64_t all = ~(UINT64_C(1) << (LIBC_SETXID - 1)), had;
-    change_mask(SIG_SETMASK, &all, &had);
+    // Block signals: one would end the wait and cause another system call, which may be forbidden
+    // by then. But setuid and similar calls wait until every thread has handled libc's internal
+    // signal; a filter that lets the program's threads do so lets ours, too.
+    uint64_t all = ~(UINT64_C(1) << (LIBC_SETXID - 1)), old;
+    own_thread_set_mask(SIG_SETMASK, &all, &old);
     atomic_fetch_add(&own.parked, 1);
     while (atomic_load(&own.park))
-        futex(&own.park, FUTEX_WAIT, 1);
+        own_threads_futex(&own.park, FUTEX_WAIT, 1);
     atomic_fetch_sub(&own.parked, 1);
-    change_mask(SIG_SETMASK, &had, NULL);
+    own_thread_set_mask(SIG_SETMASK, &old, NULL);
 }
 
 void own_threads_on_park(void (*wake)(void))
 {
     for (int i = 0; i < MOST_WAKERS; i++) {
-        void (*nobody)(void) = NULL;
+        void (*no_waker)(void) = NULL;
         if (atomic_load(&own.wakers[i]) == wake ||
-            atomic_compare_exchange_strong(&own.wakers[i], &nobody, wake))
+            atomic_compare_exchange_strong(&own.wakers[i], &no_waker, wake))
             return;
     }
 }
@@ -331,10 +333,10 @@ void own_threads_end_change(void)
     atomic_fetch_sub(&own.changes, 1);
 }
 
-// Whoever joins a thread must not wait for one that is parked.
+// A thread that joins another must not wait for one that is parked.
 static void wait_for_changes(void)
 {
-    uint64_t until = process_now_ns() + CHANGE_PATIENCE_MS * UINT64_C(1000000);
+    uint64_t until = process_now_ns() + CHANGE_TIMEOUT_MS * UINT64_C(1000000);
     atomic_store(&own.settled, true);
     while (atomic_load(&own.changes) && process_now_ns() < until)
         process_sleep_ns(500000);
@@ -343,9 +345,9 @@ static void wait_for_changes(void)
 bool own_threads_park(void)
 {
     wait_for_changes();
-    uint64_t until = process_now_ns() + PARK_PATIENCE_MS * UINT64_C(1000000);
+    uint64_t until = process_now_ns() + PARK_TIMEOUT_MS * UINT64_C(1000000);
     atomic_store(&own.park, 1);
-    bool all = count_own() == 0;
+    bool all = count_own_threads() == 0;
     for (unsigned round = 0; !all && process_now_ns() < until; round++) {
         for (int i = 0; i < MOST_WAKERS && round % 16 == 0; i++) {
             void (*wake)(void) = atomic_load(&own.wakers[i]);
@@ -353,11 +355,11 @@ bool own_threads_park(void)
                 wake();
         }
         process_sleep_ns(500000);
-        all = atomic_load(&own.parked) >= count_own();
+        all = atomic_load(&own.parked) >= count_own_threads();
     }
     if (!all)
         return false;
-    // The last one counts itself just before it waits: let it get there.
+    // A thread counts itself just before its futex call: give the last one time to get there.
     process_sleep_ns(2000000);
     return true;
 }
@@ -366,7 +368,7 @@ void own_threads_release(void)
 {
     atomic_store(&own.park, 0);
     atomic_store(&own.settled, false);
-    futex(&own.park, FUTEX_WAKE, MOST_THREADS);
+    own_threads_futex(&own.park, FUTEX_WAKE, MOST_THREADS);
 }
 
 void own_threads_after_fork_in_child(void)

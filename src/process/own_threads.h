@@ -1,7 +1,7 @@
-// The one way to start a thread of the profiler's own: all signals blocked but SIGPROF, named
-// "kiln", registered and counted. Once the program has a handler for SIGPROF, that is blocked too
-// (own_threads_block_sigprof). Registered threads can be parked, and they are the ones that do not
-// keep a process alive.
+// Starts the profiler's own threads: all signals but SIGPROF blocked, named "kiln", registered and
+// counted. Once the program has a handler for SIGPROF, they block that as well
+// (own_threads_block_sigprof). Registered threads can be parked, and they do not keep the process
+// alive.
 #pragma once
 
 #include <pthread.h>
@@ -13,55 +13,59 @@
 #include "base/attributes.h"
 #include "base/err.h"
 
-// Whether the calling thread is one of them: signals that are meant for the program are not for it.
+// Whether the calling thread is one of ours. It must not handle signals sent to the program.
 extern __thread bool own_thread_is_caller INITIAL_EXEC;
 
 enum own_thread_flags {
-    OWN_THREAD_DETACHED = 1, // nobody joins it
-    // It has a table of descriptors of its own, empty at first: what it opens never takes a number
-    // that the program expects, and what the program closes is never its. For threads that use
-    // nothing that others have opened.
+    OWN_THREAD_DETACHED = 1, // nobody joins the thread
+    // The thread gets its own empty descriptor table: descriptors that it opens never take numbers
+    // that the program expects, and the program cannot close them. Not for threads that use
+    // descriptors opened by others.
     OWN_THREAD_FILES = 2,
 };
-// Starts run(context). what: "that does this"; -1 with e filled.
+// Starts a thread that calls run(context). `what` completes "cannot start a thread" in error
+// messages, as in "that pushes profiles". Returns -1 and fills e on failure. Begin a change first
+// (own_threads_begin_change).
 int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, unsigned flags,
                      const char *what, struct err *e);
 
-// Gives the calling thread a descriptor table of its own, with nothing in it but keep (-1:
-// nothing). False if the kernel cannot (before Linux 5.9): then it shares the program's.
-bool own_thread_take_files(int keep);
+// Gives the calling thread its own descriptor table that contains only keep; -1: none. Returns
+// false if the kernel cannot (before Linux 5.9); the thread then shares the program's table.
+bool own_thread_unshare_files(int keep);
 
-// Whether the program's last thread has ended and only ours are left: then the process must end as
-// it would have without us. *status: how the first thread ended, as wait reports it.
+// Returns whether the program's last thread has ended and only our threads remain. The process must
+// then end as it would have without us. *status: how the main thread ended, as reported by wait.
 bool own_threads_are_alone(int *status);
 
 // Makes our threads block SIGPROF, because the program has installed a handler for it. If one of
-// them took a SIGPROF that was sent to the process, a program thread in sigsuspend or epoll_pwait
-// could return EINTR before its handler has run. Sends each running thread a SIGPROF for which
-// own_thread_is_asked_to_block is true. Signal-safe.
+// ours took a SIGPROF sent to the process, a program thread in sigsuspend or epoll_pwait could
+// return EINTR before its handler has run. Sends each running thread of ours a SIGPROF for which
+// own_thread_is_asked_to_block returns true. Signal-safe.
 void own_threads_block_sigprof(void);
 bool own_thread_is_asked_to_block(const siginfo_t *info);
 
-// CPU time that our threads have used, without those that have ended.
+// CPU time of our running threads; threads that have ended are not included.
 uint64_t own_threads_cpu_ns(void);
 
-// Ends the process from one of our threads, as libc and the kernel would have done: status is the
-// first thread's.
+// Ends the process from one of our threads as libc and the kernel would have done it. status is the
+// main thread's.
 _Noreturn void own_thread_end_process(int status);
 
-// Each thread calls this at a point where it holds no lock, at least when it was woken. It blocks
-// there while the threads are parked.
+// Blocks the calling thread while our threads are parked. Each thread calls this where it holds no
+// lock, at least whenever it wakes up.
 void own_thread_park_point(void);
-// Whether threads are asked to park: a reason to end a wait.
+// Returns whether threads are asked to park; then end a wait.
 bool own_threads_parking(void);
-// wake gets a thread out of its wait so that it comes to its park point; signal-safe is not needed.
+// Registers a function that wakes up a thread so that it reaches its park point. It need not be
+// signal-safe.
 void own_threads_on_park(void (*wake)(void));
-// Around what starts or stops our threads. False: they are about to be parked, or are, and it must
-// not be done.
+// Put these around code that starts or joins our threads. If own_threads_begin_change returns
+// false, our threads are parked or about to be: do not start or join any, and do not call
+// own_threads_end_change.
 bool own_threads_begin_change(void);
 void own_threads_end_change(void);
-// Parks all our threads, once nobody starts or stops any; false if some did not come to their park
-// points in time. Nothing of ours makes a system call until own_threads_release.
+// Parks all our threads after pending changes have ended. Until own_threads_release none of our
+// threads makes a system call. Returns false if some did not reach a park point in time.
 bool own_threads_park(void);
 void own_threads_release(void);
 

@@ -13,9 +13,9 @@
 #include "process/own_threads.h"
 #include "process/sandbox.h"
 
-static _Atomic pid_t own_pid;
+static _Atomic pid_t cached_pid;
 
-// Raw, because an allocator or a sandbox may interpose libc's.
+// A direct system call: an allocator or a sandbox may interpose getpid.
 static pid_t current_pid(void)
 {
     return (pid_t)syscall(SYS_getpid);
@@ -23,17 +23,17 @@ static pid_t current_pid(void)
 
 pid_t process_pid(void)
 {
-    // Constructors of other objects may come before ours.
-    pid_t pid = atomic_load_explicit(&own_pid, memory_order_relaxed);
+    // Constructors of other objects may run before ours.
+    pid_t pid = atomic_load_explicit(&cached_pid, memory_order_relaxed);
     if (!pid)
-        atomic_store(&own_pid, pid = current_pid());
+        atomic_store(&cached_pid, pid = current_pid());
     return pid;
 }
 
-// A page that the kernel clears in such a child.
+// A page that the kernel clears in a forked child (MADV_WIPEONFORK).
 static _Atomic uint32_t *original;
 
-static void watch_copies(void)
+static void set_up_copy_detection(void)
 {
     size_t bytes = (size_t)getpagesize();
     void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,7 +54,7 @@ bool process_is_copy(void)
 
 __thread uint32_t process_vfork_children[PROCESS_VFORK_LEVELS];
 
-// Deeper ones share the last word.
+// Deeper levels share the last word.
 uint32_t *process_vfork_begins(void)
 {
     uint32_t depth = process_vfork_depth();
@@ -62,7 +62,7 @@ uint32_t *process_vfork_begins(void)
     return &process_vfork_children[depth < PROCESS_VFORK_LEVELS ? depth : depth - 1];
 }
 
-// In another namespace a child may have our number.
+// Comparing pids alone is not enough: in another pid namespace a child may have our pid.
 bool process_is_us(void)
 {
     return !process_vfork_depth() && !process_is_copy() &&
@@ -90,7 +90,7 @@ const char *process_getenv(const char *name)
     return process_is_privileged() ? NULL : getenv(name);
 }
 
-// Weak: a static program has no loader, and nothing can unload it.
+// Weak: a static program has no loader, and its code is never unloaded.
 extern __typeof__(dladdr1) dladdr1 __attribute__((weak));
 extern __typeof__(dlopen) dlopen __attribute__((weak));
 
@@ -101,7 +101,7 @@ void process_pin_library(void)
     struct link_map *map = NULL;
     if (!dladdr1 || !dlopen || atomic_exchange(&pinned, true))
         return;
-    // The main program has no name and is never unloaded.
+    // The main program's name is empty; it is never unloaded.
     if (dladdr1((void *)process_pin_library, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
         map->l_name && *map->l_name)
         dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
@@ -123,16 +123,16 @@ void process_before_end(void)
 
 // --- fork ---
 
-static _Atomic(const struct process_fork_hooks *) subscribers[PROCESS_FORK_COUNT];
-// Held during a fork: a subscriber that comes in the middle of one would release locks that it
+static _Atomic(const struct process_fork_hooks *) fork_subscribers[PROCESS_FORK_COUNT];
+// Held during a fork. Otherwise a subscriber registered during a fork would release locks that it
 // never took.
-static pthread_mutex_t subscribing = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t fork_subscribers_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void before_fork(void)
+static void fork_before(void)
 {
-    pthread_mutex_lock(&subscribing);
+    pthread_mutex_lock(&fork_subscribers_lock);
     for (int i = 0; i < PROCESS_FORK_COUNT; i++) {
-        const struct process_fork_hooks *h = atomic_load(&subscribers[i]);
+        const struct process_fork_hooks *h = atomic_load(&fork_subscribers[i]);
         if (h && h->before)
             h->before();
     }
@@ -141,45 +141,45 @@ static void before_fork(void)
 static void fork_in_parent(void)
 {
     for (int i = PROCESS_FORK_COUNT - 1; i >= 0; i--) {
-        const struct process_fork_hooks *h = atomic_load(&subscribers[i]);
+        const struct process_fork_hooks *h = atomic_load(&fork_subscribers[i]);
         if (h && h->in_parent)
             h->in_parent();
     }
-    pthread_mutex_unlock(&subscribing);
+    pthread_mutex_unlock(&fork_subscribers_lock);
 }
 
-// The part that may start the profiler again comes last, when all others are reset.
+// The preload hook may restart the profiler, so it runs last, after all others are reset.
 static void fork_in_child(void)
 {
-    // A confined child must not ask; process_pid does so if it is ever needed.
-    atomic_store(&own_pid, sandbox_confines_caller() ? 0 : current_pid());
+    // A confined child must not call getpid; process_pid calls it later if needed.
+    atomic_store(&cached_pid, sandbox_confines_caller() ? 0 : current_pid());
     if (original)
         atomic_store(original, 1);
-    subscribing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    fork_subscribers_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     own_threads_after_fork_in_child();
     for (int i = PROCESS_FORK_COUNT - 2; i >= -1; i--) {
         int order = i >= 0 ? i : PROCESS_FORK_PRELOAD;
-        const struct process_fork_hooks *h = atomic_load(&subscribers[order]);
+        const struct process_fork_hooks *h = atomic_load(&fork_subscribers[order]);
         if (h && h->in_child)
             h->in_child();
     }
 }
 
-// Always, since a child may be the first to use the library. After the allocator's own handlers,
-// which release its locks in the child: allocators like jemalloc register theirs at their first
-// allocation.
-__attribute__((constructor(101))) static void watch_forks(void)
+// Always registered, because a child may be the first to use the library. The malloc makes sure
+// that the allocator's handlers, which release its locks in the child, are registered before ours:
+// some, like jemalloc, register at their first allocation.
+__attribute__((constructor(101))) static void register_fork_handlers(void)
 {
     void *volatile first = malloc(1);
     free(first);
     process_pid();
-    watch_copies();
-    pthread_atfork(before_fork, fork_in_parent, fork_in_child);
+    set_up_copy_detection();
+    pthread_atfork(fork_before, fork_in_parent, fork_in_child);
 }
 
 void process_on_fork(enum process_fork_order order, const struct process_fork_hooks *hooks)
 {
-    pthread_mutex_lock(&subscribing);
-    atomic_store(&subscribers[order], hooks);
-    pthread_mutex_unlock(&subscribing);
+    pthread_mutex_lock(&fork_subscribers_lock);
+    atomic_store(&fork_subscribers[order], hooks);
+    pthread_mutex_unlock(&fork_subscribers_lock);
 }

@@ -20,8 +20,8 @@
 #define OWN_ARCH AUDIT_ARCH_AARCH64
 #endif
 
-// Calls of handlers, allocation hooks and our threads. A filter that kills on any of them is
-// treated as if it did on all.
+// System calls of handlers, allocation hooks and our threads. A filter that kills on one of them is
+// treated as if it killed on all.
 static const uint32_t our_calls[] = {
     SYS_futex,
     SYS_clock_gettime,
@@ -87,8 +87,7 @@ static const uint32_t our_calls[] = {
 #endif
 };
 
-// Errors of these end a wait at once: our threads would never sleep, and libc aborts if futex
-// fails.
+// An error from these ends a wait at once: our threads would spin, and libc aborts if futex fails.
 static const uint32_t waiting_calls[] = {
     SYS_futex, SYS_clock_nanosleep, SYS_nanosleep, SYS_ppoll,
 #if defined(__x86_64__)
@@ -96,18 +95,18 @@ static const uint32_t waiting_calls[] = {
 #endif
 };
 
-// What a confined thread needs if it confines itself once more.
+// System calls that a confined thread needs when it confines itself again.
 static const uint32_t leaving_calls[] = {
     SYS_futex,     SYS_clock_gettime, SYS_clock_nanosleep,  SYS_getpid,       SYS_gettid,
     SYS_tgkill,    SYS_prctl,         SYS_rt_sigprocmask,   SYS_timer_delete, SYS_timer_settime,
     SYS_setitimer, SYS_write,         SYS_process_vm_readv,
 };
 
-// --- asking a filter ---
+// --- evaluating a filter ---
 
 enum { MOST_INSTRUCTIONS = 4096, MOST_STEPS = 200000, WORDS = BPF_MEMWORDS };
 
-// A value of the filter's machine that may depend on what is not known: arguments, addresses.
+// A value in the filter's virtual machine. It is unknown if it depends on arguments or addresses.
 struct value {
     uint32_t v;
     bool known;
@@ -121,7 +120,7 @@ struct question {
     const struct sandbox_instruction *program;
     size_t n;
     uint32_t call;
-    bool waits; // an error is as bad
+    bool waits; // an error result is fatal as well
     unsigned steps;
 };
 
@@ -133,7 +132,7 @@ static bool is_waiting_call(uint32_t call)
     return false;
 }
 
-static bool is_fatal(const struct question *q, uint32_t action)
+static bool is_fatal_action(const struct question *q, uint32_t action)
 {
     switch (action & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ALLOW:
@@ -142,12 +141,13 @@ static bool is_fatal(const struct question *q, uint32_t action)
     case SECCOMP_RET_ERRNO:
         return q->waits;
     default:
-        // Killing, traps that the program answers by ending, tracers and supervisors that decide.
+        // Kills, traps (which programs answer by exiting), and tracers and supervisors, which may
+        // decide anything.
         return true;
     }
 }
 
-static struct value load(const struct question *q, uint32_t at)
+static struct value load_seccomp_data(const struct question *q, uint32_t at)
 {
     if (at == offsetof(struct seccomp_data, nr))
         return (struct value){q->call, true};
@@ -156,7 +156,7 @@ static struct value load(const struct question *q, uint32_t at)
     return (struct value){0, false};
 }
 
-static struct value calculate(uint16_t operation, struct value a, struct value b)
+static struct value evaluate_alu(uint16_t operation, struct value a, struct value b)
 {
     struct value r = {0, a.known && b.known};
     switch (operation) {
@@ -193,7 +193,7 @@ static struct value calculate(uint16_t operation, struct value a, struct value b
     return r;
 }
 
-static bool compare(uint16_t operation, uint32_t a, uint32_t b)
+static bool evaluate_jump(uint16_t operation, uint32_t a, uint32_t b)
 {
     switch (operation) {
     case BPF_JEQ:
@@ -207,8 +207,8 @@ static bool compare(uint16_t operation, uint32_t a, uint32_t b)
     }
 }
 
-// Whether some way through the program from instruction at ends fatally. Jumps only go forward.
-static bool may_kill(struct question *q, size_t at, struct machine m, unsigned depth)
+// Returns whether some path from instruction `at` ends fatally. Jumps only go forward.
+static bool path_may_kill(struct question *q, size_t at, struct machine m, unsigned depth)
 {
     while (at < q->n) {
         const struct sandbox_instruction *i = &q->program[at++];
@@ -219,7 +219,7 @@ static bool may_kill(struct question *q, size_t at, struct machine m, unsigned d
         case BPF_LD:
         case BPF_LDX: {
             struct value *to = BPF_CLASS(i->code) == BPF_LD ? &m.a : &m.x;
-            *to = BPF_MODE(i->code) == BPF_ABS   ? load(q, i->k)
+            *to = BPF_MODE(i->code) == BPF_ABS   ? load_seccomp_data(q, i->k)
                   : BPF_MODE(i->code) == BPF_MEM ? m.memory[i->k % WORDS]
                   : BPF_MODE(i->code) == BPF_LEN ? (struct value){sizeof(struct seccomp_data), true}
                                                  : k;
@@ -233,60 +233,61 @@ static bool may_kill(struct question *q, size_t at, struct machine m, unsigned d
             break;
         case BPF_ALU:
             m.a = BPF_OP(i->code) == BPF_NEG ? (struct value){-m.a.v, m.a.known}
-                                             : calculate(BPF_OP(i->code), m.a, b);
+                                             : evaluate_alu(BPF_OP(i->code), m.a, b);
             break;
         case BPF_JMP:
             if (BPF_OP(i->code) == BPF_JA) {
                 at += i->k;
             } else if (m.a.known && b.known) {
-                at += compare(BPF_OP(i->code), m.a.v, b.v) ? i->jt : i->jf;
+                at += evaluate_jump(BPF_OP(i->code), m.a.v, b.v) ? i->jt : i->jf;
             } else {
-                if (depth == 0 || may_kill(q, at + i->jt, m, depth - 1))
+                if (depth == 0 || path_may_kill(q, at + i->jt, m, depth - 1))
                     return true;
                 at += i->jf;
             }
             break;
         case BPF_RET:
             return (BPF_RVAL(i->code) == BPF_A && !m.a.known) ||
-                   is_fatal(q, BPF_RVAL(i->code) == BPF_A ? m.a.v : i->k);
+                   is_fatal_action(q, BPF_RVAL(i->code) == BPF_A ? m.a.v : i->k);
         default:
             m.a = BPF_MISCOP(i->code) == BPF_TXA ? m.x : m.a;
             m.x = BPF_MISCOP(i->code) == BPF_TAX ? m.a : m.x;
         }
     }
-    return true; // not a program that the kernel takes
+    return true; // the kernel would reject this program
 }
 
-static bool kills(const struct sandbox_instruction *program, size_t n, uint32_t call)
+static bool filter_kills(const struct sandbox_instruction *program, size_t n, uint32_t call)
 {
     enum { MOST_BRANCHES = 24 };
     struct question q = {program, n, call, is_waiting_call(call), 0};
-    return may_kill(&q, 0, (struct machine){.a = {0, true}, .x = {0, true}}, MOST_BRANCHES);
+    return path_may_kill(&q, 0, (struct machine){.a = {0, true}, .x = {0, true}}, MOST_BRANCHES);
 }
 
-void sandbox_ask_filter(const struct sandbox_instruction *program, size_t n,
-                        struct sandbox_verdict *verdict)
+void sandbox_evaluate_filter(const struct sandbox_instruction *program, size_t n,
+                             struct sandbox_verdict *verdict)
 {
     *verdict = (struct sandbox_verdict){
-        .kills_handler = kills(program, n, SYS_rt_sigreturn),
-        .kills_wait = kills(program, n, SYS_futex) || kills(program, n, SYS_clock_gettime) ||
-                      kills(program, n, SYS_getpid),
+        .kills_handler = filter_kills(program, n, SYS_rt_sigreturn),
+        .kills_wait = filter_kills(program, n, SYS_futex) ||
+                      filter_kills(program, n, SYS_clock_gettime) ||
+                      filter_kills(program, n, SYS_getpid),
     };
     for (size_t i = 0; i < sizeof our_calls / sizeof *our_calls && !verdict->kills_calls; i++)
-        verdict->kills_calls = kills(program, n, our_calls[i]);
+        verdict->kills_calls = filter_kills(program, n, our_calls[i]);
     for (size_t i = 0; i < sizeof leaving_calls / sizeof *leaving_calls; i++)
-        verdict->kills_leaving |= kills(program, n, leaving_calls[i]);
+        verdict->kills_leaving |= filter_kills(program, n, leaving_calls[i]);
 }
 
-// --- who is confined ---
+// --- confined threads ---
 
 _Atomic uint32_t sandbox_scope_now;
 static __thread struct sandbox_inheritance caller INITIAL_EXEC;
 static sandbox_hook *_Atomic before_hook;
 static sandbox_undo *_Atomic failed_hook;
 
-// How deep the child of vfork was that confined itself; 0: none. What it notes is of no meaning to
-// its parent, whose storage this is.
+// The vfork depth of a child that confined itself; 0: none. It must not affect the parent, whose
+// thread-local storage this is.
 static __thread uint32_t confined_child INITIAL_EXEC;
 
 void sandbox_child_begins(uint32_t depth)
@@ -305,7 +306,7 @@ bool sandbox_confines_caller(void)
     return caller.confined || is_confined_child() || sandbox_scope() == SANDBOX_ALL_THREADS;
 }
 
-bool sandbox_lets_caller_wait(void)
+bool sandbox_caller_may_wait(void)
 {
     return !sandbox_confines_caller() ||
            (caller.confined && caller.may_wait && !is_confined_child());
@@ -327,40 +328,41 @@ void sandbox_on_confinement(sandbox_hook *before, sandbox_undo *failed)
     atomic_store(&failed_hook, failed);
 }
 
-// --- entering one ---
+// --- installing a filter ---
 
-// The program's memory may be anything: a probe for seccomp passes NULL.
-static bool copy(void *to, const void *from, size_t n)
+// The pointer may be invalid: programs probe for seccomp by passing NULL.
+static bool copy_program_memory(void *to, const void *from, size_t n)
 {
     return process_copy(to, (uintptr_t)from, n) == 0;
 }
 
-// False: the kernel will not take it.
+// Returns false if the kernel will reject the filter.
 static bool ask_caller_filter(const void *program, struct sandbox_verdict *verdict)
 {
     struct sock_fprog given;
     static struct sandbox_instruction filter[MOST_INSTRUCTIONS];
     static atomic_flag busy = ATOMIC_FLAG_INIT;
     _Static_assert(sizeof *filter == sizeof *given.filter, "the kernel's layout");
-    if (!copy(&given, program, sizeof given) || given.len == 0 || given.len > MOST_INSTRUCTIONS)
+    if (!copy_program_memory(&given, program, sizeof given) || given.len == 0 ||
+        given.len > MOST_INSTRUCTIONS)
         return false;
     *verdict = (struct sandbox_verdict){true, true, true, true, false};
     if (atomic_flag_test_and_set(&busy))
-        return true; // two at once: assume the worst
-    bool readable = copy(filter, given.filter, given.len * sizeof *filter);
+        return true; // two threads at once: assume the worst
+    bool readable = copy_program_memory(filter, given.filter, given.len * sizeof *filter);
     if (readable)
-        sandbox_ask_filter(filter, given.len, verdict);
+        sandbox_evaluate_filter(filter, given.len, verdict);
     atomic_flag_clear(&busy);
     return readable;
 }
 
-static long make_call(const long *call)
+static long make_requested_call(const long *call)
 {
     return process_call(call[0], call[1], call[2], call[3], call[4], call[5], 0);
 }
 
-// What the caller may do from now on, which is known before the filter is in force: a handler right
-// after it must already know.
+// Records what the caller may do from now on. This happens before the filter is installed, because
+// a handler right after that must already know.
 static void confine_caller(const struct sandbox_verdict *verdict)
 {
     bool first = !caller.confined;
@@ -371,19 +373,19 @@ static void confine_caller(const struct sandbox_verdict *verdict)
     };
 }
 
-// A child of vfork leaves no trace in our memory, but that it must be left alone.
+// A child of vfork changes nothing in our memory but the note that it is confined.
 static long enter_in_child(const struct sandbox_request *request)
 {
-    uint32_t had = confined_child;
+    uint32_t old = confined_child;
     struct sandbox_verdict verdict = {.kills_calls = true};
     if (!request->strict && !sandbox_confines_caller() &&
         (!ask_caller_filter(request->program, &verdict) || !verdict.kills_calls))
-        return make_call(request->call);
+        return make_requested_call(request->call);
     if (!is_confined_child())
         confined_child = process_vfork_depth();
-    long result = make_call(request->call);
+    long result = make_requested_call(request->call);
     if (result < 0)
-        confined_child = had;
+        confined_child = old;
     return result;
 }
 
@@ -396,27 +398,27 @@ long sandbox_enter(const struct sandbox_request *request)
     bool again = sandbox_confines_caller();
     if (process_vfork_depth())
         return enter_in_child(request);
-    // A child of a bare clone that shares our memory leaves no trace there.
+    // A child of a bare clone that shares our memory must change nothing there.
     if ((again && !caller.may_leave) || (!process_is_us() && !process_is_copy()))
-        return make_call(request->call);
+        return make_requested_call(request->call);
     if (!request->strict && (!ask_caller_filter(request->program, &verdict) ||
                              (!verdict.kills_calls && !verdict.kills_handler && !again)))
-        return make_call(request->call);
+        return make_requested_call(request->call);
     verdict.again = again;
     sandbox_hook *before = process_is_copy() ? NULL : atomic_load(&before_hook);
     sandbox_undo *undo = process_is_copy() ? NULL : atomic_load(&failed_hook);
-    uint32_t had_scope = atomic_load(&sandbox_scope_now);
+    uint32_t old_scope = atomic_load(&sandbox_scope_now);
     uint32_t scope = request->all ? SANDBOX_ALL_THREADS : SANDBOX_SOME_THREADS;
-    struct sandbox_inheritance had = caller;
+    struct sandbox_inheritance old = caller;
     if (before)
         before(&verdict, request->all);
     confine_caller(&verdict);
-    if (scope > had_scope)
+    if (scope > old_scope)
         atomic_store(&sandbox_scope_now, scope);
-    long result = make_call(request->call);
+    long result = make_requested_call(request->call);
     if (result < 0 || (result > 0 && !request->gives_listener)) {
-        atomic_store(&sandbox_scope_now, had_scope);
-        caller = had;
+        atomic_store(&sandbox_scope_now, old_scope);
+        caller = old;
         if (undo)
             undo();
     }

@@ -1,5 +1,6 @@
-// prctl and syscall, to see seccomp filters before the kernel gets them (process/sandbox.h). They
-// need nothing of libc's, so they are in libkiln.a as well; weak, since a program may have its own.
+// Interposes prctl and syscall to see seccomp filters before the kernel does (process/sandbox.h).
+// They need nothing from libc, so libkiln.a has them as well. Weak, because a program may define
+// its own.
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
@@ -19,12 +20,11 @@ static long with_errno(long result)
     return -1;
 }
 
-// Syscall User Dispatch: the thread's system calls raise SIGSYS, but for those of code in a range,
-// also that by which a handler of ours returns. PR_SET_SYSCALL_USER_DISPATCH is not in older
-// headers.
+// Syscall User Dispatch: the thread's system calls raise SIGSYS, except from code in one range.
+// That includes the sigreturn of our handlers. Older headers lack PR_SET_SYSCALL_USER_DISPATCH.
 enum { SET_DISPATCH = 59, DISPATCH_ON = 1 };
 
-static bool is_spared(long from, long bytes)
+static bool dispatch_spares_us(long from, long bytes)
 {
     uintptr_t ours = (uintptr_t)with_errno, libcs = (uintptr_t)nanosleep;
     return ours - (uintptr_t)from < (uintptr_t)bytes && libcs - (uintptr_t)from < (uintptr_t)bytes;
@@ -44,7 +44,7 @@ EXPORT __attribute__((weak)) int prctl(int option, ...)
                                           .call = {SYS_prctl, option, a[0], a[1]}};
         return (int)with_errno(sandbox_enter(&request));
     }
-    if (option == SET_DISPATCH && a[0] == DISPATCH_ON && !is_spared(a[1], a[2])) {
+    if (option == SET_DISPATCH && a[0] == DISPATCH_ON && !dispatch_spares_us(a[1], a[2])) {
         struct sandbox_request request = {
             .strict = true,
             .no_handlers = true,
@@ -55,7 +55,7 @@ EXPORT __attribute__((weak)) int prctl(int option, ...)
     return (int)with_errno(process_call(SYS_prctl, option, a[0], a[1], a[2], a[3], 0));
 }
 
-// Called by the assembly below with the arguments of syscall().
+// The assembly below calls this with the arguments of syscall().
 __attribute__((used)) long interposed_seccomp(long number, long operation, long flags,
                                               const void *program)
 {
@@ -80,7 +80,7 @@ __attribute__((used)) long interposed_syscall_failed(long result)
     return with_errno(result);
 }
 
-// libc's syscall(), which makes any call, also ones that return twice or on another stack: nothing
+// libc's syscall() makes any call, including ones that return twice or on another stack, so nothing
 // of ours may be on the stack then.
 #if defined(__x86_64__)
 __asm__(".text\n"

@@ -20,7 +20,8 @@ bool process_list_tasks(int64_t *position, void (*visit)(void *context, pid_t ti
         return false;
     if (*position)
         syscall(SYS_lseek, fd, *position, SEEK_SET);
-    // Some thirty threads: the kernel makes an inode for each, which takes microseconds.
+    // Space for about thirty threads: the kernel creates an inode for each, which takes
+    // microseconds.
     _Alignas(8) char buffer[1024];
     long n;
     while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {

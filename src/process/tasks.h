@@ -1,13 +1,13 @@
-// The threads of this process, as the kernel lists them.
+// Lists the threads of this process.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-// Calls visit for threads, beginning at *position (0: the first), and more, if it is not NULL,
-// after every few dozen of them, until more returns false or there are no more threads; then
-// *position is 0. No descriptor is kept between calls: the program may close it. Without opendir's
-// malloc. False: threads cannot be listed, where /proc is not mounted for instance.
+// Calls visit for each thread, beginning at *position (0: the first). If more is not NULL, calls it
+// after every few dozen threads and stops when it returns false. At the end of the list, *position
+// is set to 0. Keeps no descriptor open between calls, because the program may close it. Does not
+// allocate. Returns false if threads cannot be listed, for instance because /proc is not mounted.
 bool process_list_tasks(int64_t *position, void (*visit)(void *context, pid_t tid),
                         bool (*more)(void *context), void *context);

@@ -1,4 +1,4 @@
-// Answers as the command addr2line gives them.
+// Formats answers like the command addr2line.
 #pragma once
 
 #include <stdio.h>
@@ -12,13 +12,15 @@ struct addr2line_options {
     bool inlines;   // -i
     bool basenames; // -s
     bool pretty;    // -p
-    bool demangle;  // -C: shown names; the file was opened with the mode to use
+    bool demangle;  // -C: print demangled names; the file must have been opened with the demangle
+                    // mode
 };
 
-// One address, as hexadecimal text with or without 0x. What is no number counts as 0.
+// Looks up one address and writes the answer. The address is hexadecimal text, with or without 0x.
+// Invalid text counts as 0.
 void addr2line_answer(struct symbol_file *file, const struct addr2line_options *options,
                       struct str address, struct out *out);
-// One answer for each line of in. Each is written out before the next line is read, so that a
-// program can hold a conversation.
+// Answers each line of in. Writes each answer before it reads the next line, so that a program can
+// use it interactively. Returns -1 with e filled if writing fails.
 int addr2line_run(struct symbol_file *file, const struct addr2line_options *options, FILE *in,
                   struct out *out, struct err *e);

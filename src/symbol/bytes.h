@@ -1,8 +1,8 @@
-// Bounded reading of untrusted bytes: little endian, never past the end. A read that does
-// not fit gives 0 and sets `bad`, which stays; loops end because the cursor then is at its end.
+// Bounded little-endian reading of untrusted bytes. A read past the end returns 0, sets `bad` and
+// moves the cursor to its end, so loops terminate. `bad` stays set.
 //
-// Bytes of a file_view are read from the file when a cursor gets there. Pages of a view may be
-// given back (file_view_forget) only while no cursor and no pointer into them is in use.
+// Bytes of a file_view are read from the file when a cursor reaches them. Call file_view_forget
+// only while no cursor and no pointer into the view is in use.
 #pragma once
 
 #include <stdbool.h>
@@ -15,17 +15,17 @@
 struct bytes {
     const uint8_t *p;
     size_t n;
-    struct file_view *view; // NULL: all bytes are there
+    struct file_view *view; // NULL: all bytes are in memory
 };
 
 struct cursor {
     const uint8_t *p, *end;
     bool bad;
-    const uint8_t *ready; // up to here bytes are there
+    const uint8_t *ready; // bytes up to here are in memory
     struct file_view *view;
 };
 
-// Over [p, end) of b.
+// A cursor over [p, end), which must lie in b.
 static inline struct cursor cursor_over(struct bytes b, const uint8_t *p, const uint8_t *end)
 {
     return (struct cursor){p, end, false, b.view ? p : end, b.view};
@@ -34,7 +34,7 @@ static inline struct cursor cursor_over(struct bytes b, const uint8_t *p, const 
 static inline struct cursor cursor_at(struct bytes b, uint64_t offset)
 {
     if (b.n == 0)
-        b.p = (const uint8_t *)""; // no arithmetic with NULL
+        b.p = (const uint8_t *)""; // avoids arithmetic with NULL
     bool bad = offset > b.n;
     struct cursor c = cursor_over(b, b.p + (bad ? b.n : offset), b.p + b.n);
     c.bad = bad;
@@ -71,7 +71,7 @@ static inline void cursor_skip(struct cursor *c, uint64_t n)
         c->ready = c->p;
 }
 
-// The next n bytes, no more than there are.
+// A cursor over the next n bytes, or fewer at the end.
 static inline struct cursor cursor_part(const struct cursor *c, uint64_t n)
 {
     struct cursor part = *c;
@@ -138,7 +138,7 @@ static inline uint64_t read_u64(struct cursor *c)
     return load_u64(c->p - 8);
 }
 
-// 1, 2, 4 or 8 bytes.
+// Reads 1, 2, 4 or 8 bytes. Other sizes fail.
 static inline uint64_t read_sized(struct cursor *c, unsigned size)
 {
     switch (size) {
@@ -194,7 +194,7 @@ static inline const uint8_t *find_nul(struct file_view *view, const uint8_t *p, 
     return p < end ? memchr(p, 0, (size_t)(end - p)) : NULL;
 }
 
-// The text up to a NUL, which is there: "" if it is not.
+// Reads text up to and including its NUL. Returns "" and fails if there is no NUL.
 static inline const char *read_string(struct cursor *c)
 {
     const uint8_t *nul = find_nul(c->view, c->p, c->end);
@@ -207,7 +207,7 @@ static inline const char *read_string(struct cursor *c)
     return text;
 }
 
-// The NUL-terminated text at offset of a string section; NULL if there is none.
+// Returns the NUL-terminated text at offset, or NULL if offset is outside b or the NUL is missing.
 static inline const char *bytes_string(struct bytes b, uint64_t offset)
 {
     if (offset >= b.n || !find_nul(b.view, b.p + offset, b.p + b.n))
@@ -215,7 +215,7 @@ static inline const char *bytes_string(struct bytes b, uint64_t offset)
     return (const char *)b.p + offset;
 }
 
-// Reads [offset, offset + n) of b, which it has, for access without a cursor.
+// Makes [offset, offset + n) available for access without a cursor. The range must lie in b.
 static inline void bytes_need(struct bytes b, uint64_t offset, size_t n)
 {
     if (b.view)

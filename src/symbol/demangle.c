@@ -1,7 +1,7 @@
 #include "symbol/demangle.h"
 #include "symbol/demangle_text.h"
 
-// A legacy Rust name differs from a C++ one by the hash at its end: 17h, 16 digits, E.
+// A legacy Rust name differs from a C++ name by the hash at its end: 17h, 16 digits, E.
 static bool is_rust(const char *name)
 {
     if (name[0] == '_' && name[1] == 'R')
@@ -16,7 +16,7 @@ static bool is_rust(const char *name)
     return false;
 }
 
-// Demangled before it came here, by its looks; not Java's `class.<init>`, not Go's methods.
+// Whether the name looks like demangled C++. Excludes Java's `class.<init>` and Go's methods.
 static bool looks_like_cxx(const char *name)
 {
     if (strstr(name, ".<") || strstr(name, "])."))
@@ -24,8 +24,9 @@ static bool looks_like_cxx(const char *name)
     return strpbrk(name, "<>[]") || strstr(name, "::");
 }
 
-// Takes out what is between open and close, nested, or nothing if they do not match.
-static char *without(char *name, char open, char close)
+// Removes the text between open and close, including nested pairs. Changes nothing if they do not
+// match. Takes name and returns malloced text.
+static char *remove_bracketed(char *name, char open, char close)
 {
     size_t depth = 0, first = 0, kept = 0;
     char *copy = strdup(name);
@@ -51,9 +52,9 @@ static char *simplify_shown(const char *name, enum demangle_mode mode)
 {
     char *copy = strdup(name);
     if (copy && mode != DEMANGLE_FULL)
-        copy = without(copy, '(', ')');
+        copy = remove_bracketed(copy, '(', ')');
     if (copy && mode == DEMANGLE_DEFAULT)
-        copy = without(copy, '<', '>');
+        copy = remove_bracketed(copy, '<', '>');
     if (copy && strcmp(copy, name) == 0) {
         free(copy);
         return NULL;
@@ -61,8 +62,9 @@ static char *simplify_shown(const char *name, enum demangle_mode mode)
     return copy;
 }
 
-// libiberty closes nested template arguments with `> >`, but `>>` behind an empty pack.
-static char *space_out(char *text)
+// libiberty closes nested template arguments with `> >`, but with `>>` after an empty pack. Writes
+// `> >` everywhere.
+static char *space_out_brackets(char *text)
 {
     size_t pairs = 0, n = strlen(text);
     for (size_t i = 1; i < n; i++)
@@ -87,10 +89,10 @@ static char *demangle_cxx(const char *name, enum demangle_mode mode, demangle_cx
     char *whole = cxx(name, mode == DEMANGLE_FULL);
     char *clone = whole ? strstr(whole, " [clone ") : NULL;
     if (clone)
-        *clone = '\0'; // .cold, .isra and .part are still the same function
+        *clone = '\0'; // .cold, .isra and .part are the same function
     if (!whole)
         return NULL;
-    whole = space_out(whole);
+    whole = space_out_brackets(whole);
     if (mode == DEMANGLE_FULL)
         return whole;
     char *simple = demangle_simplify(whole, false, mode == DEMANGLE_TEMPLATES);
@@ -114,7 +116,7 @@ char *demangle(const char *name, enum demangle_mode mode, demangle_cxx_fn *cxx)
         if (text)
             return text;
     }
-    // Where symbols have an underscore more.
+    // Some symbol tables prepend an underscore.
     if (cxx && strncmp(name, "__Z", 3) == 0) {
         char *text = demangle_cxx(name + 1, mode, cxx);
         if (text)

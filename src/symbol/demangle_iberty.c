@@ -1,4 +1,4 @@
-// C++ names by libiberty: in the command and the server.
+// Demangles C++ names with libiberty, in the command and the server.
 #include <stdlib.h>
 #include <libiberty/demangle.h>
 

@@ -1,4 +1,5 @@
-// C++ names by whatever C++ run-time this process has: a service loads nothing for us.
+// Demangles C++ names with the process's own C++ runtime, so that libkiln adds no library to a
+// service.
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -6,7 +7,8 @@
 
 #include "symbol/demangle.h"
 
-// Drops the return type that templates carry: the last blank outside of brackets ends it.
+// Removes the return type that instantiated templates have. It ends at the last blank outside
+// brackets.
 static void drop_return_type(char *name)
 {
     size_t depth = 0, cut = 0;
@@ -21,7 +23,7 @@ static void drop_return_type(char *name)
             depth--;
         else if (name[i] == ' ' && depth == 0)
             cut = i + 1;
-        // The parameters: what comes behind is not a return type.
+        // Stop at the parameters: the return type precedes them.
         if (name[i] == '(' && depth == 1 && strncmp(name + i, "(anonymous", 10) != 0)
             break;
     }
@@ -30,7 +32,7 @@ static void drop_return_type(char *name)
 
 char *demangle_cxx_own(const char *name, bool parameters)
 {
-    // Asked each time that it is not there: a library that brings it may be loaded later.
+    // Not cached if missing: a library that contains it may be loaded later.
     static _Atomic(void *) found;
     char *(*own)(const char *, char *, size_t *, int *);
     void *at = atomic_load(&found);

@@ -1,25 +1,25 @@
-// Rust names: the legacy mangling, and the choice between the two. Both as the crate
-// rustc-demangle does it in its alternate form.
+// Demangles legacy Rust names and selects between the two manglings. The output equals the
+// alternate form of the crate rustc-demangle.
 #include "symbol/demangle.h"
 #include "symbol/demangle_v0.h"
 
-static bool is_digit(char c)
+static bool rust_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-static bool is_hex(char c)
+static bool rust_is_hex(char c)
 {
-    return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    return rust_is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-// The next `<length><text>`; false if there is none.
-static bool element(const char **p, const char *end, const char **text, size_t *n)
+// Parses the next `<length><text>`. Returns false if there is none.
+static bool next_legacy_element(const char **p, const char *end, const char **text, size_t *n)
 {
     *n = 0;
-    if (*p == end || !is_digit(**p))
+    if (*p == end || !rust_is_digit(**p))
         return false;
-    while (*p < end && is_digit(**p))
+    while (*p < end && rust_is_digit(**p))
         if (__builtin_mul_overflow(*n, 10, n) ||
             __builtin_add_overflow(*n, (size_t)(*(*p)++ - '0'), n))
             return false;
@@ -35,7 +35,7 @@ static bool is_hash(const char *s, size_t n)
     if (n == 0 || s[0] != 'h')
         return false;
     for (size_t i = 1; i < n; i++)
-        if (!is_hex(s[i]))
+        if (!rust_is_hex(s[i]))
             return false;
     return true;
 }
@@ -48,8 +48,9 @@ static bool is_ascii(const char *s, size_t n)
     return true;
 }
 
-// What stands between two $; false: not known, the rest is taken as it is.
-static bool unescape(const char *s, size_t n, struct text *out)
+// Decodes the text between two $. Returns false if it is unknown; then the rest is copied
+// unchanged.
+static bool rust_unescape(const char *s, size_t n, struct text *out)
 {
     static const struct {
         char escape[3], c;
@@ -65,9 +66,9 @@ static bool unescape(const char *s, size_t n, struct text *out)
         return false;
     uint64_t c = 0;
     for (size_t i = 1; i < n; i++) {
-        if (!is_hex(s[i]) || (s[i] >= 'A' && s[i] <= 'F') || c > UINT32_MAX)
+        if (!rust_is_hex(s[i]) || (s[i] >= 'A' && s[i] <= 'F') || c > UINT32_MAX)
             return false;
-        c = c << 4 | (uint64_t)(is_digit(s[i]) ? s[i] - '0' : s[i] - 'a' + 10);
+        c = c << 4 | (uint64_t)(rust_is_digit(s[i]) ? s[i] - '0' : s[i] - 'a' + 10);
     }
     if (!is_scalar(c) || c < 0x20 || (c >= 0x7f && c < 0xa0))
         return false;
@@ -75,7 +76,7 @@ static bool unescape(const char *s, size_t n, struct text *out)
     return true;
 }
 
-static void print_element(const char *s, size_t n, struct text *out)
+static void print_legacy_element(const char *s, size_t n, struct text *out)
 {
     const char *end = s + n;
     if (n >= 2 && s[0] == '_' && s[1] == '$')
@@ -87,7 +88,7 @@ static void print_element(const char *s, size_t n, struct text *out)
             s += twice ? 2 : 1;
         } else if (*s == '$') {
             const char *close = memchr(s + 1, '$', (size_t)(end - s - 1));
-            if (!close || !unescape(s + 1, (size_t)(close - s - 1), out))
+            if (!close || !rust_unescape(s + 1, (size_t)(close - s - 1), out))
                 break;
             s = close + 1;
         } else {
@@ -106,15 +107,15 @@ static void print_legacy(const char *p, const char *end, size_t elements, struct
     for (size_t i = 0; i < elements; i++) {
         const char *text;
         size_t n;
-        if (!element(&p, end, &text, &n) || (i + 1 == elements && is_hash(text, n)))
+        if (!next_legacy_element(&p, end, &text, &n) || (i + 1 == elements && is_hash(text, n)))
             return;
         if (i)
             text_puts(out, "::");
-        print_element(text, n, out);
+        print_legacy_element(text, n, out);
     }
 }
 
-// Behind _ZN: the number of elements up to the E; 0 elements are a name too.
+// Counts the elements after _ZN up to the E. Zero elements are valid.
 static bool check_legacy(const char *p, const char *end, size_t *elements, const char **rest)
 {
     *elements = 0;
@@ -123,7 +124,7 @@ static bool check_legacy(const char *p, const char *end, size_t *elements, const
     while (p < end && *p != 'E') {
         const char *text;
         size_t n;
-        if (!element(&p, end, &text, &n))
+        if (!next_legacy_element(&p, end, &text, &n))
             return false;
         ++*elements;
     }
@@ -131,26 +132,27 @@ static bool check_legacy(const char *p, const char *end, size_t *elements, const
     return p < end;
 }
 
-static const char *past(const char *name, const char *end, const char *prefix)
+static const char *skip_rust_prefix(const char *name, const char *end, const char *prefix)
 {
     size_t n = strlen(prefix);
     return (size_t)(end - name) >= n && memcmp(name, prefix, n) == 0 ? name + n : NULL;
 }
 
-// LLVM's own renaming comes last and goes first.
+// LLVM appends its own suffix last, so strip it first.
 static const char *without_llvm(const char *name)
 {
     const char *end = name + strlen(name), *mark = strstr(name, ".llvm.");
     if (!mark)
         return end;
     for (const char *p = mark + 6; p < end; p++)
-        if (!is_digit(*p) && !(*p >= 'A' && *p <= 'F') && *p != '@')
+        if (!rust_is_digit(*p) && !(*p >= 'A' && *p <= 'F') && *p != '@')
             return end;
     return mark;
 }
 
-// Words that compilers append after a period stay; anything else makes it another kind of name.
-static bool good_suffix(const char *s, const char *end)
+// Suffixes that compilers append after a period are kept. Any other rest means that this is not a
+// Rust name.
+static bool is_compiler_suffix(const char *s, const char *end)
 {
     if (s == end)
         return true;
@@ -167,18 +169,18 @@ char *demangle_rust(const char *name)
     const char *end = without_llvm(name), *rest, *p;
     struct text out = {0};
     size_t n;
-    if (!(p = past(name, end, "_ZN")) && !(p = past(name, end, "ZN")))
-        p = past(name, end, "__ZN");
+    if (!(p = skip_rust_prefix(name, end, "_ZN")) && !(p = skip_rust_prefix(name, end, "ZN")))
+        p = skip_rust_prefix(name, end, "__ZN");
     if (p && check_legacy(p, end, &n, &rest)) {
-        if (!good_suffix(rest, end))
+        if (!is_compiler_suffix(rest, end))
             return NULL;
         print_legacy(p, end, n, &out);
     } else {
-        if (!(p = past(name, end, "_R")) && !(p = past(name, end, "R")))
-            p = past(name, end, "__R");
+        if (!(p = skip_rust_prefix(name, end, "_R")) && !(p = skip_rust_prefix(name, end, "R")))
+            p = skip_rust_prefix(name, end, "__R");
         if (!p || p == end || *p < 'A' || *p > 'Z' || !is_ascii(p, (size_t)(end - p)))
             return NULL;
-        if (!demangle_v0_check(p, (size_t)(end - p), &n) || !good_suffix(p + n, end))
+        if (!demangle_v0_check(p, (size_t)(end - p), &n) || !is_compiler_suffix(p + n, end))
             return NULL;
         rest = p + n;
         demangle_v0_print(p, (size_t)(end - p), &out);

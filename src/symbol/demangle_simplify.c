@@ -1,4 +1,4 @@
-// Demangled C++ names with less in them: no parameters, no template arguments, no return type.
+// Shortens demangled C++ names: removes parameters, template arguments and return types.
 #include "symbol/demangle.h"
 #include "symbol/demangle_text.h"
 
@@ -6,35 +6,35 @@ struct simplifier {
     const char *p;
     struct text out;
     bool parameters, templates;
-    bool special; // a thunk, a guard variable: its function keeps empty parentheses
+    bool special; // a thunk, a guard variable etc.: keep empty parentheses
 };
 
-static bool starts(const char *p, const char *prefix)
+static bool cxx_starts_with(const char *p, const char *prefix)
 {
     return strncmp(p, prefix, strlen(prefix)) == 0;
 }
 
-static bool is_word(char c)
+static bool is_cxx_word_char(char c)
 {
     return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// The length of an operator's name at p (`operator<<`), 0 if there is none. What follows a
-// conversion operator is a type and is not part of it.
+// Returns the length of the operator name at p (`operator<<`), or 0. The type after a conversion
+// operator is not part of it.
 static size_t operator_name(const char *p, const char *start)
 {
     static const char *const signs[] = {"()", "[]", "<=>", "<<=", ">>=", "->*", "->",
                                         "<<", ">>", "<=",  ">=",  "<",   ">"};
-    if (!starts(p, "operator") || (p > start && is_word(p[-1])))
+    if (!cxx_starts_with(p, "operator") || (p > start && is_cxx_word_char(p[-1])))
         return 0;
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
-        if (starts(p + 8, signs[i]))
+        if (cxx_starts_with(p + 8, signs[i]))
             return 8 + strlen(signs[i]);
     return 0;
 }
 
-// Past the bracket that closes the one at p; NULL if none does.
-static const char *matching(const char *p, const char *start)
+// Returns the position after the bracket that closes the one at p, or NULL.
+static const char *skip_bracketed(const char *p, const char *start)
 {
     char stack[512];
     size_t depth = 0;
@@ -57,7 +57,7 @@ static const char *matching(const char *p, const char *start)
             if (p > start && p[-1] == '-')
                 break;
             if (depth && stack[depth - 1] == '(')
-                break; // a comparison within parentheses
+                break; // a comparison inside parentheses
             if (depth == 0 || stack[--depth] != '<')
                 return NULL;
             break;
@@ -81,7 +81,7 @@ static const char *matching(const char *p, const char *start)
     return NULL;
 }
 
-// Qualifiers of a function go with its parameters.
+// Skips the qualifiers that belong to the function's parameters.
 static const char *past_qualifiers(const char *p)
 {
     static const char *const words[] = {" const", " volatile", " &&", " &", " noexcept"};
@@ -89,7 +89,7 @@ static const char *past_qualifiers(const char *p)
         again = false;
         for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
             size_t n = strlen(words[i]);
-            if (starts(p, words[i]) && !is_word(p[n])) {
+            if (cxx_starts_with(p, words[i]) && !is_cxx_word_char(p[n])) {
                 p += n;
                 again = true;
             }
@@ -98,40 +98,40 @@ static const char *past_qualifiers(const char *p)
     return p;
 }
 
-// Within template arguments only the parameters of what encloses another name go.
-static const char *enclosing(const char *p, const char *start)
+// Inside template arguments, only remove parameters of a function that encloses another name.
+static const char *skip_enclosing_parameters(const char *p, const char *start)
 {
-    const char *end = matching(p, start);
-    return end && starts(past_qualifiers(end), "::") ? end : NULL;
+    const char *end = skip_bracketed(p, start);
+    return end && cxx_starts_with(past_qualifiers(end), "::") ? end : NULL;
 }
 
-static bool step(struct simplifier *s, const char *start, size_t *braces, size_t *angles)
+static bool simplify_step(struct simplifier *s, const char *start, size_t *braces, size_t *angles)
 {
     const char *p = s->p, *end;
     size_t name = operator_name(p, start);
     if (name) {
         text_add(&s->out, p, name);
         s->p += name;
-        // libiberty keeps `operator<` and template arguments apart.
-        if (!s->templates && starts(s->p, " <"))
+        // libiberty separates `operator<` and template arguments by a blank.
+        if (!s->templates && cxx_starts_with(s->p, " <"))
             s->p++;
         return true;
     }
-    if (starts(p, "(anonymous namespace)")) {
+    if (cxx_starts_with(p, "(anonymous namespace)")) {
         text_add(&s->out, p, 21);
         s->p += 21;
         return true;
     }
     if (*p == '<' && !s->templates) {
-        if (!(end = matching(p, start)))
+        if (!(end = skip_bracketed(p, start)))
             return false;
         s->p = end;
         return true;
     }
-    // Parameters of a lambda are its name.
+    // The parameters of a lambda are part of its name.
     if (*p == '(' && !s->parameters && *braces == 0) {
         bool within = *angles > 0;
-        if (!(end = within ? enclosing(p, start) : matching(p, start))) {
+        if (!(end = within ? skip_enclosing_parameters(p, start) : skip_bracketed(p, start))) {
             text_add(&s->out, p, 1);
             s->p++;
             return within;
@@ -161,7 +161,7 @@ static bool is_special(const char *name)
                                         "transaction clone for ",
                                         "reference temporary "};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (starts(name, words[i]))
+        if (cxx_starts_with(name, words[i]))
             return true;
     return false;
 }
@@ -171,7 +171,7 @@ char *demangle_simplify(const char *name, bool parameters, bool templates)
     struct simplifier s = {
         .p = name, .parameters = parameters, .templates = templates, .special = is_special(name)};
     size_t braces = 0, angles = 0;
-    while (*s.p && step(&s, name, &braces, &angles))
+    while (*s.p && simplify_step(&s, name, &braces, &angles))
         ;
     if (*s.p || s.out.n == 0) {
         free(s.out.p);

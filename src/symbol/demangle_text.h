@@ -1,4 +1,5 @@
-// What a demangler writes into: grows, and stops for good at a size that no name has.
+// Output buffer of the demanglers. It grows up to a limit that no real name reaches, and then
+// stops.
 #pragma once
 
 #include <stdbool.h>
@@ -29,7 +30,7 @@ static inline bool text_reserve(struct text *t, size_t more)
     return true;
 }
 
-// All of it or, at the limit, none of it.
+// Appends all n bytes or, at the limit, nothing.
 static inline void text_add(struct text *t, const char *s, size_t n)
 {
     if (t->full || t->n + n > DEMANGLE_MAX) {
@@ -47,7 +48,7 @@ static inline void text_puts(struct text *t, const char *s)
     text_add(t, s, strlen(s));
 }
 
-// A code point as UTF-8.
+// Appends a code point as UTF-8.
 static inline void text_char(struct text *t, uint32_t c)
 {
     char b[4];
@@ -71,7 +72,8 @@ static inline void text_char(struct text *t, uint32_t c)
     text_add(t, b, n);
 }
 
-// The text as a string to free, at the limit with a remark; NULL if memory ran out.
+// Returns the text with a NUL; the caller frees it. Returns NULL if the buffer could not be
+// allocated.
 static inline char *text_take(struct text *t)
 {
     if (!t->p && !text_reserve(t, 0)) {

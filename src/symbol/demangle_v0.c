@@ -1,5 +1,5 @@
-// Rust's v0 mangling (RFC 2603), printed as the crate rustc-demangle prints its alternate
-// form. A name is a tree in prefix order; a B leads back to an earlier part of the text.
+// Rust's v0 mangling (RFC 2603). The output equals the alternate form of the crate rustc-demangle.
+// A name is a tree in prefix order. A B refers back to an earlier part of the text.
 #include "symbol/demangle_v0_internal.h"
 
 static void print_lifetime(struct v0 *v, uint64_t lt)
@@ -19,7 +19,8 @@ static void print_lifetime(struct v0 *v, uint64_t lt)
     }
 }
 
-// for<'a, 'b>: how many, to be taken back by the caller.
+// Parses and prints for<'a, 'b>. *bound is the number of lifetimes; the caller subtracts it
+// afterwards.
 static bool open_binder(struct v0 *v, uint64_t *bound)
 {
     if (!v0_opt_integer_62(v, 'G', bound))
@@ -128,7 +129,7 @@ void v0_print_path(struct v0 *v, bool in_value)
     case 'X':
     case 'Y':
         if (tag != 'Y') {
-            // The impl's own path says nothing.
+            // The path of the impl is not printed.
             uint64_t dis;
             if (!v0_opt_integer_62(v, 's', &dis))
                 return;
@@ -216,7 +217,7 @@ out:
     v->lifetimes -= bound;
 }
 
-// A trait with generic arguments stays open, so that associated types go into the same <>.
+// Leaves the generic arguments of a trait open, so that associated types go into the same <>.
 static bool print_path_open(struct v0 *v)
 {
     struct place back;
@@ -302,7 +303,7 @@ static void print_dyn(struct v0 *v)
         v->lifetimes -= bound;
     }
     if (!v0_eat(v, 'L')) {
-        // Said even where something was wrong before.
+        // Printed even after an earlier error.
         v0_print(v, "{invalid syntax}");
         v->at.error = INVALID;
         return;
@@ -394,7 +395,7 @@ bool demangle_v0_check(const char *sym, size_t n, size_t *used)
 {
     struct v0 v = {.sym = sym, .n = n};
     v0_print_path(&v, false);
-    // The crate that a generic function was made in.
+    // The crate in which a generic function was instantiated.
     if (v.at.error == FINE && v.at.next < n && sym[v.at.next] >= 'A' && sym[v.at.next] <= 'Z')
         v0_print_path(&v, false);
     *used = v.at.next;

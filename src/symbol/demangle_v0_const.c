@@ -1,9 +1,9 @@
-// The values that stand as generic arguments in v0 names.
+// Values of const generic arguments in v0 names.
 #include <stdio.h>
 
 #include "symbol/demangle_v0_internal.h"
 
-static bool is_digit(int c)
+static bool v0_const_is_digit(int c)
 {
     return c >= '0' && c <= '9';
 }
@@ -19,7 +19,7 @@ static bool hex_nibbles(struct v0 *v, const char **hex, size_t *n)
         char c = v->sym[v->at.next++];
         if (c == '_')
             break;
-        if (!is_digit(c) && !(c >= 'a' && c <= 'f'))
+        if (!v0_const_is_digit(c) && !(c >= 'a' && c <= 'f'))
             return v0_fail(v, INVALID);
     }
     *hex = v->sym + start;
@@ -29,10 +29,10 @@ static bool hex_nibbles(struct v0 *v, const char **hex, size_t *n)
 
 static unsigned nibble(char c)
 {
-    return is_digit(c) ? (unsigned)(c - '0') : 10 + (unsigned)(c - 'a');
+    return v0_const_is_digit(c) ? (unsigned)(c - '0') : 10 + (unsigned)(c - 'a');
 }
 
-static bool hex_value(const char *hex, size_t n, uint64_t *value)
+static bool v0_hex_value(const char *hex, size_t n, uint64_t *value)
 {
     *value = 0;
     while (n && *hex == '0')
@@ -51,7 +51,7 @@ static void print_uint(struct v0 *v)
     uint64_t value;
     if (!hex_nibbles(v, &hex, &n))
         return;
-    if (hex_value(hex, n, &value)) {
+    if (v0_hex_value(hex, n, &value)) {
         v0_print_number(v, value);
     } else if (v->out) {
         v0_print(v, "0x");
@@ -59,7 +59,7 @@ static void print_uint(struct v0 *v)
     }
 }
 
-// As char::escape_debug, as far as names go.
+// Escapes like char::escape_debug, for characters that occur in names.
 static void print_escaped(struct v0 *v, uint32_t quote, uint32_t c)
 {
     char code[16];
@@ -101,7 +101,8 @@ static void print_escaped(struct v0 *v, uint32_t quote, uint32_t c)
     v0_print(v, code);
 }
 
-// One character of UTF-8 given in hexadecimal; 0 if it is none.
+// Decodes one UTF-8 character given in hexadecimal. Returns its length in bytes, or 0 if it is
+// invalid.
 static size_t hex_char(const char *hex, size_t n, uint32_t *c)
 {
     unsigned first = nibble(hex[0]) << 4 | nibble(hex[1]);
@@ -160,7 +161,7 @@ static void print_field(struct v0 *v)
     v0_print_const(v, true);
 }
 
-// An enum or struct value; false: give up on what is around it too.
+// Prints an enum or struct value. On false the caller must give up too.
 static bool print_variant(struct v0 *v)
 {
     char kind;
@@ -195,7 +196,7 @@ void v0_print_const(struct v0 *v, bool in_value)
     struct place back;
     if (v0_full(v) || !v0_next(v, &tag) || !v0_push_depth(v))
         return;
-    // Anything but a literal needs braces as a generic argument.
+    // As a generic argument, everything except a literal needs braces.
     bool brace = !in_value && (tag == 'e' || tag == 'A' || tag == 'T' || tag == 'V' || tag == 'Q' ||
                                (tag == 'R' && v0_peek(v) != 'e'));
     if (brace)
@@ -225,7 +226,7 @@ void v0_print_const(struct v0 *v, bool in_value)
     case 'b':
         if (!hex_nibbles(v, &hex, &n))
             return;
-        if (!hex_value(hex, n, &value) || value > 1) {
+        if (!v0_hex_value(hex, n, &value) || value > 1) {
             v0_fail(v, INVALID);
             return;
         }
@@ -234,7 +235,7 @@ void v0_print_const(struct v0 *v, bool in_value)
     case 'c':
         if (!hex_nibbles(v, &hex, &n))
             return;
-        if (!hex_value(hex, n, &value) || !is_scalar(value)) {
+        if (!v0_hex_value(hex, n, &value) || !is_scalar(value)) {
             v0_fail(v, INVALID);
             return;
         }

@@ -1,4 +1,4 @@
-// Reading v0 names: numbers, identifiers (punycode among them), references back.
+// The scanner of v0 names: numbers, identifiers (including punycode), back references.
 #include <stdio.h>
 
 #include "symbol/demangle_v0_internal.h"
@@ -77,7 +77,7 @@ void v0_pop_depth(struct v0 *v)
         v->at.depth--;
 }
 
-// integer_62 without its message; false: wrong.
+// Parses a base-62 number without printing errors. Returns false if it is invalid.
 static bool scan_62(struct v0 *v, uint64_t *x)
 {
     *x = 0;
@@ -118,7 +118,7 @@ bool v0_opt_integer_62(struct v0 *v, char tag, uint64_t *x)
     return (scan_62(v, x) && !__builtin_add_overflow(*x, 1, x)) || v0_fail(v, INVALID);
 }
 
-static bool is_digit(int c)
+static bool v0_scan_is_digit(int c)
 {
     return c >= '0' && c <= '9';
 }
@@ -128,10 +128,10 @@ bool v0_ident(struct v0 *v, struct ident *id)
     if (v0_gone(v))
         return false;
     bool punycode = v0_eat(v, 'u');
-    if (!is_digit(v0_peek(v)))
+    if (!v0_scan_is_digit(v0_peek(v)))
         return v0_fail(v, INVALID);
     size_t len = (size_t)(v->sym[v->at.next++] - '0');
-    while (len && is_digit(v0_peek(v)))
+    while (len && v0_scan_is_digit(v0_peek(v)))
         if (__builtin_mul_overflow(len, 10, &len) ||
             __builtin_add_overflow(len, (size_t)(v->sym[v->at.next++] - '0'), &len))
             return v0_fail(v, INVALID);
@@ -155,7 +155,7 @@ bool v0_ident(struct v0 *v, struct ident *id)
     return id->n_punycode ? true : v0_fail(v, INVALID);
 }
 
-// RFC 3492, small names only.
+// Decodes punycode (RFC 3492). Returns false for names longer than PUNYCODE_MAX.
 static bool punycode_decode(const struct ident *id, uint32_t *out, size_t *n_out)
 {
     const uint64_t base = 36, t_min = 1, t_max = 26, skew = 38;
@@ -177,7 +177,7 @@ static bool punycode_decode(const struct ident *id, uint32_t *out, size_t *n_out
             uint64_t d, part;
             if (c >= 'a' && c <= 'z')
                 d = (uint64_t)(c - 'a');
-            else if (is_digit(c))
+            else if (v0_scan_is_digit(c))
                 d = 26 + (uint64_t)(c - '0');
             else
                 return false;

@@ -1,4 +1,4 @@
-// Finding objdump and running it, several at a time.
+// Finds objdump and runs it, several processes at a time.
 #include "symbol/disasm.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 extern char **environ;
 
 enum {
-    PATIENCE = 300,           // seconds for one objdump: large DWARF takes long
+    OBJDUMP_TIMEOUT = 300,    // timeout of one objdump in seconds; large DWARF takes long
     LARGEST_OUTPUT = 1 << 30, // bytes
     MOST_AT_ONCE = 8,
 };
@@ -27,22 +27,22 @@ enum {
 
 struct process {
     pid_t pid;    // 0: none
-    int handle;   // that becomes readable when it ends; -1: there is no such thing here
-    int output;   // where its standard output goes; -1: none
-    time_t until; // when it is given up
+    int handle;   // pidfd, readable when the process has ended; -1: not supported here
+    int output;   // memfd with its standard output; -1: none
+    time_t until; // deadline in monotonic seconds
     size_t range;
 };
 
-static time_t seconds(void)
+static time_t monotonic_seconds(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec;
 }
 
-static int start(struct process *p, const char *const *argv)
+static int process_start(struct process *p, const char *const *argv)
 {
-    *p = (struct process){.handle = -1, .until = seconds() + PATIENCE};
+    *p = (struct process){.handle = -1, .until = monotonic_seconds() + OBJDUMP_TIMEOUT};
     p->output = memfd_create("objdump", MFD_CLOEXEC);
     if (p->output < 0)
         return errno;
@@ -63,7 +63,7 @@ static int start(struct process *p, const char *const *argv)
     return 0;
 }
 
-static void drop(struct process *p)
+static void process_drop(struct process *p)
 {
     if (p->pid > 0) {
         kill(p->pid, SIGKILL);
@@ -82,12 +82,12 @@ static size_t output_size(const struct process *p)
     return fstat(p->output, &st) == 0 ? (size_t)st.st_size : 0;
 }
 
-// Why it failed, or "" if it ended well; NULL if it goes on.
-static const char *outcome(struct process *p, char *text, size_t size)
+// Returns why the process failed, "" if it succeeded, or NULL if it is still running.
+static const char *process_outcome(struct process *p, char *text, size_t size)
 {
     int status = 0;
     pid_t ended = waitpid(p->pid, &status, WNOHANG);
-    if (ended == 0 && seconds() >= p->until)
+    if (ended == 0 && monotonic_seconds() >= p->until)
         return "it takes too long";
     if (ended == 0 && output_size(p) > LARGEST_OUTPUT)
         return "it prints too much";
@@ -119,7 +119,7 @@ static void wait_for_any(const struct process *processes, size_t n)
     poll(handles, count, blind ? 5 : 1000);
 }
 
-static struct str read_output(const struct process *p, struct arena *arena)
+static struct str read_process_output(const struct process *p, struct arena *arena)
 {
     size_t size = output_size(p), n = 0;
     char *text = arena_alloc(arena, size + 1);
@@ -129,7 +129,7 @@ static struct str read_output(const struct process *p, struct arena *arena)
     return (struct str){text, n};
 }
 
-// --- which objdump ---
+// --- finding objdump ---
 
 static bool is_program(const char *path)
 {
@@ -137,8 +137,8 @@ static bool is_program(const char *path)
     return stat(path, &st) == 0 && !S_ISDIR(st.st_mode) && access(path, X_OK) == 0;
 }
 
-static bool find_in(struct str directories, char separator, const char *name,
-                    struct disasm_tool *tool)
+static bool find_program_in(struct str directories, char separator, const char *name,
+                            struct disasm_tool *tool)
 {
     while (directories.p) {
         const char *end = memchr(directories.p, separator, directories.n);
@@ -157,25 +157,25 @@ static bool find_tool(struct str where, const char *name, struct disasm_tool *to
 {
     const char *path = getenv("PATH");
     if (where.n == 0 || str_eq(where, STR(".")))
-        return path && find_in(str_from(path), ':', name, tool);
-    return find_in(where, '\0', name, tool);
+        return path && find_program_in(str_from(path), ':', name, tool);
+    return find_program_in(where, '\0', name, tool);
 }
 
-// 1: GNU's, 2: LLVM's, 0: not fit for use.
+// Returns 1 for GNU objdump, 2 for LLVM's, 0 if it cannot be used.
 static int ask_kind(const struct disasm_tool *tool)
 {
     const char *const argv[] = {tool->path, "--version", NULL};
     struct process p;
     char text[64], version[4096];
-    const char *why = start(&p, argv) ? "not started" : NULL;
-    while (!why && !(why = outcome(&p, text, sizeof text)))
+    const char *why = process_start(&p, argv) ? "not started" : NULL;
+    while (!why && !(why = process_outcome(&p, text, sizeof text)))
         wait_for_any(&p, 1);
     ssize_t n = *why ? 0 : pread(p.output, version, sizeof version, 0);
-    drop(&p);
+    process_drop(&p);
     return n > 0 ? disasm_kind((struct str){version, (size_t)n}) : 0;
 }
 
-// The places of name: those given for it first, then those given for all tools.
+// Searches the directories given for objdump first, then those given for all tools.
 static bool find_named(struct disasm_tool *tool, const char *tools, const char *name)
 {
     for (int general = 0; general < 2; general++) {
@@ -199,7 +199,8 @@ static bool find_named(struct disasm_tool *tool, const char *tools, const char *
 
 static const char *const names[] = {"llvm-objdump", "objdump"};
 
-// The first from names[from] on that exists; with asking, only one that is fit for use.
+// Selects the first existing program from names[from] on. If asking, runs it and skips unusable
+// ones.
 static void find_from(struct disasm_tool *tool, int from, bool asking)
 {
     for (int i = from; i < 2; i++) {
@@ -224,8 +225,8 @@ void disasm_find(struct disasm_tool *tool, const char *tools)
 
 enum { MOST_ARGUMENTS = 12 };
 
-static void arguments(const struct disasm_tool *tool, const struct disasm_range *range,
-                      struct arena *arena, const char **argv)
+static void objdump_arguments(const struct disasm_tool *tool, const struct disasm_range *range,
+                              struct arena *arena, const char **argv)
 {
     size_t n = 0;
     argv[n++] = tool->path;
@@ -245,7 +246,8 @@ static void arguments(const struct disasm_tool *tool, const struct disasm_range 
     argv[n] = NULL;
 }
 
-static const char *explain(const char *const *argv, const char *why, struct arena *arena)
+static const char *explain_objdump_error(const char *const *argv, const char *why,
+                                         struct arena *arena)
 {
     const char *text = "";
     for (; *argv; argv++)
@@ -257,45 +259,45 @@ struct pool {
     const struct disasm_tool *tool;
     struct disasm_range *ranges;
     struct arena *arena;
-    const size_t *order; // which ranges to run
+    const size_t *order; // indices of the ranges to run
     struct process processes[MOST_AT_ONCE];
     size_t size;
 };
 
-static void finish(struct pool *pool, struct process *p, const char *why)
+static void finish_range(struct pool *pool, struct process *p, const char *why)
 {
     struct disasm_range *range = &pool->ranges[p->range];
     const char *argv[MOST_ARGUMENTS];
     if (*why) {
-        arguments(pool->tool, range, pool->arena, argv);
-        range->error = explain(argv, why, pool->arena);
+        objdump_arguments(pool->tool, range, pool->arena, argv);
+        range->error = explain_objdump_error(argv, why, pool->arena);
     } else {
-        range->insts = disasm_parse(read_output(p, pool->arena), pool->arena, &range->n);
+        range->insts = disasm_parse(read_process_output(p, pool->arena), pool->arena, &range->n);
     }
-    drop(p);
+    process_drop(p);
 }
 
-static void run_all(struct pool *pool, size_t n)
+static void run_pool(struct pool *pool, size_t n)
 {
     for (size_t next = 0, running = 0; next < n || running;) {
         bool changed = false;
         for (size_t i = 0; i < pool->size; i++) {
             struct process *p = &pool->processes[i];
             char text[64];
-            const char *why = p->pid ? outcome(p, text, sizeof text) : NULL;
+            const char *why = p->pid ? process_outcome(p, text, sizeof text) : NULL;
             if (why) {
-                finish(pool, p, why);
+                finish_range(pool, p, why);
                 running--;
                 changed = true;
             }
             if (p->pid == 0 && next < n) {
                 const char *argv[MOST_ARGUMENTS];
-                arguments(pool->tool, &pool->ranges[pool->order[next]], pool->arena, argv);
-                int error = start(p, argv);
+                objdump_arguments(pool->tool, &pool->ranges[pool->order[next]], pool->arena, argv);
+                int error = process_start(p, argv);
                 p->range = pool->order[next++];
                 changed = true;
                 if (error)
-                    finish(pool, p, strerror(error));
+                    finish_range(pool, p, strerror(error));
                 else
                     running++;
             }
@@ -305,7 +307,7 @@ static void run_all(struct pool *pool, size_t n)
     }
 }
 
-// Runs those ranges whose places stand in order.
+// Runs the ranges whose indices are in order.
 static void run_ranges(const struct disasm_tool *tool, struct disasm_range *ranges,
                        const size_t *order, size_t n, struct arena *arena)
 {
@@ -324,11 +326,11 @@ static void run_ranges(const struct disasm_tool *tool, struct disasm_range *rang
     if (ARENA_TRY(arena, trap)) {
         struct err e;
         for (size_t i = 0; i < held->size; i++)
-            drop(&held->processes[i]);
+            process_drop(&held->processes[i]);
         arena_caught(held->arena, &e);
         arena_fail(held->arena, "%s", e.message);
     }
-    run_all(&pool, n);
+    run_pool(&pool, n);
     arena_try_end(arena);
 }
 

@@ -1,12 +1,13 @@
-// What objdump prints. A line is an instruction ("1139: push %rbp"), a place ("/src/a.c:12",
-// from LLVM behind "; "), a function ("main():"), a symbol ("0000000000001139 <main>:"), or it
-// ends what was known of place and function. Told apart in pprof's order and with its oddities:
-// a heading such as "Disassembly of section .text:" passes for a function until a blank line.
+// Parses objdump's output. A line is an instruction ("1139: push %rbp"), a source line
+// ("/src/a.c:12", from LLVM after "; "), a function ("main():"), or a symbol ("0000000000001139
+// <main>:"). Any other line resets source line and function. The order of the checks follows pprof,
+// including its quirks: a heading such as "Disassembly of section .text:" counts as a function
+// until a blank line.
 #include "symbol/disasm.h"
 
 #include <ctype.h>
 
-static bool is_space(char c)
+static bool is_objdump_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\f' || c == '\r' || c == '\n';
 }
@@ -19,26 +20,26 @@ static size_t count_digits(struct str s, bool hex)
     return n;
 }
 
-static bool read_instruction(struct str line, struct disasm_inst *inst)
+static bool parse_instruction_line(struct str line, struct disasm_inst *inst)
 {
     size_t n = count_digits(line, true), text = n + 1;
-    if (n == 0 || text >= line.n || line.p[n] != ':' || !is_space(line.p[text]))
+    if (n == 0 || text >= line.n || line.p[n] != ':' || !is_objdump_space(line.p[text]))
         return false;
-    while (text < line.n && is_space(line.p[text]))
+    while (text < line.n && is_objdump_space(line.p[text]))
         text++;
     inst->text = str_from_to(line, text, line.n);
     return str_to_u64(str_from_to(line, 0, n), 16, &inst->addr);
 }
 
-// Without the ";" and the space in front of what LLVM adds.
+// Strips the ";" and the blank that LLVM prepends.
 static struct str without_mark(struct str line)
 {
     size_t at = line.n > 0 && line.p[0] == ';';
-    at += line.n > at && is_space(line.p[at]);
+    at += line.n > at && is_objdump_space(line.p[at]);
     return str_from_to(line, at, line.n);
 }
 
-static bool read_place(struct str line, struct disasm_inst *at)
+static bool parse_source_line(struct str line, struct disasm_inst *at)
 {
     struct str s = without_mark(line);
     for (size_t i = s.n; i-- > 0;) {
@@ -64,13 +65,13 @@ static size_t last_of(struct str s, struct str what)
     return SIZE_MAX;
 }
 
-static bool read_function(struct str line, struct disasm_inst *at)
+static bool parse_function_line(struct str line, struct disasm_inst *at)
 {
     struct str s = without_mark(line);
-    if (s.n == 0 || is_space(s.p[0]))
-        s = line; // a mark is part of the name rather than in front of a space
+    if (s.n == 0 || is_objdump_space(s.p[0]))
+        s = line; // the ";" is part of the name
     size_t end = last_of(s, STR("():"));
-    if (end != SIZE_MAX && end > 0 && !is_space(s.p[0])) {
+    if (end != SIZE_MAX && end > 0 && !is_objdump_space(s.p[0])) {
         at->function = str_from_to(s, 0, end);
         return true;
     }
@@ -78,7 +79,7 @@ static bool read_function(struct str line, struct disasm_inst *at)
     if (end == SIZE_MAX)
         return false;
     size_t from = count_digits(line, true);
-    from += from < end && is_space(line.p[from]);
+    from += from < end && is_objdump_space(line.p[from]);
     at->function = str_from_to(line, from, end);
     return true;
 }
@@ -91,10 +92,10 @@ struct disasm_inst *disasm_parse(struct str output, struct arena *arena, size_t 
     *n = 0;
     while (str_next_line(&output, &line)) {
         line = str_trim(line);
-        if (read_instruction(line, &at)) {
+        if (parse_instruction_line(line, &at)) {
             insts = arena_push(arena, insts, *n, &cap, sizeof *insts);
             insts[(*n)++] = at;
-        } else if (!read_place(line, &at) && !read_function(line, &at)) {
+        } else if (!parse_source_line(line, &at) && !parse_function_line(line, &at)) {
             at = (struct disasm_inst){0};
         }
     }

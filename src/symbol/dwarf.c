@@ -76,7 +76,7 @@ size_t dwarf_memory(const struct dwarf *d)
     return n + (d->alternate ? dwarf_memory(d->alternate) : 0);
 }
 
-// The unit with the entries of a skeleton: in another file.
+// Returns the split unit of a skeleton unit, which is in another file. NULL: not found.
 static struct dwarf_unit *split_of(struct dwarf_unit *u)
 {
     if (!u->split_asked && u->dwo_name.form && u->d->on_split) {
@@ -102,7 +102,7 @@ static struct dwarf_unit *split_of(struct dwarf_unit *u)
             continue;
         if (!s->skeleton) {
             s->skeleton = u;
-            // Without the attributes that name them, tables begin behind their headers.
+            // Defaults if the base attributes are missing: tables begin after their headers.
             if (s->version >= 5) {
                 s->str_offsets_base = s->offset_size == 8 ? 16 : 8;
                 s->rnglists_base = s->offset_size == 8 ? 20 : 12;

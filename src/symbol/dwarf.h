@@ -1,10 +1,10 @@
-// DWARF 2 to 5 read in place: which unit an address belongs to, its line, and the chain of
-// functions inlined there. Answers are llvm-symbolizer's, oddities included: it is the oracle.
+// Reads DWARF 2 to 5 in place: the unit of an address, its line, and the chain of functions inlined
+// there. Results equal llvm-symbolizer's, including its quirks, because it is the test oracle.
 //
-// Everything is built when it is first needed and can be given back: the index of units stays
-// (16 bytes a range), what a unit needed (abbreviations, functions, rows) counts as memory and
-// goes when dwarf_trim is called. Any bytes may be given: reads are bounded, reference chains
-// and recursion have limits. One thread at a time.
+// Everything is built on first use. The index of units stays (16 bytes per range). What lookups
+// need per unit (abbreviations, functions, rows) counts as memory, and dwarf_trim frees it. Any
+// input is safe: reads are bounded, reference chains and recursion are limited. Use a struct dwarf
+// from one thread at a time.
 #pragma once
 
 #include "symbol/bytes.h"
@@ -23,36 +23,37 @@ struct dwarf_frame {
 
 struct dwarf;
 
-// alternate: what dwz moved out, may be NULL; not owned. NULL: no memory.
+// The sections must outlive the result. alternate is the file that dwz created; it may be NULL and
+// stays the caller's. Returns NULL if out of memory.
 struct dwarf *dwarf_new(const struct dwarf_sections *sections, struct dwarf *alternate);
 void dwarf_free(struct dwarf *d);
 
-// For split DWARF: called once for a skeleton unit; the sections it fills in must live as long
-// as d. false: not found.
+// Callback for split DWARF, called once per skeleton unit. The sections it fills in must live as
+// long as d. Returns false if the split unit was not found.
 typedef bool dwarf_split_fn(void *ctx, const char *comp_dir, const char *name, uint64_t id,
                             struct dwarf_sections *sections);
 void dwarf_on_split(struct dwarf *d, dwarf_split_fn *call, void *ctx);
 
-// Narrows the sections of a package (.dwp) to those of one split unit; index: its .debug_cu_index.
-// false: the unit is not in there.
+// Narrows sections of a package (.dwp) to one split unit. index is the .debug_cu_index section.
+// Returns false if the package does not contain the unit.
 bool dwarf_package_find(struct bytes index, uint64_t id, struct dwarf_sections *sections);
 
-// The frames at addr, innermost first, at most max; 0: no unit covers addr. What frames point
-// to lives until dwarf_trim or dwarf_free.
+// Looks up addr. Fills in at most max frames, innermost first, and returns their number; 0 if no
+// unit covers addr. The texts live until dwarf_trim or dwarf_free.
 int dwarf_lookup(struct dwarf *d, uint64_t addr, struct dwarf_frame *frames, int max);
-// Many look-ups follow: build indexes now instead of scanning.
+// Announces many lookups: builds indexes now instead of scanning.
 void dwarf_expect_lookups(struct dwarf *d);
-// Calls back with every address at which an answer can change, unit by unit, in no order and
-// some more than once. false from call ends it.
+// Calls call with every address at which the result of a lookup can change, unit by unit, in no
+// order and with duplicates. Stops when call returns false.
 typedef bool dwarf_boundary_fn(void *ctx, uint64_t addr);
 bool dwarf_each_boundary(struct dwarf *d, dwarf_boundary_fn *call, void *ctx);
-// Called now and then while nothing points into the sections: the callback may give their pages
-// back, and then returns true.
+// Callback for moments when nothing points into the sections. It may release their pages; then it
+// must return true.
 typedef bool dwarf_pause_fn(void *ctx);
 void dwarf_on_pause(struct dwarf *d, dwarf_pause_fn *call, void *ctx);
-// No table of one unit may take more bytes than this (32 MiB unless told): its rows are then
-// run through again for each look-up.
+// Limits the size of a table of one unit (default 32 MiB). Beyond it, each lookup runs the line
+// program again.
 void dwarf_limit_tables(struct dwarf *d, size_t bytes);
-// Bytes held, and what may be forgotten is forgotten.
+// dwarf_memory returns the bytes held. dwarf_trim frees what can be rebuilt.
 size_t dwarf_memory(const struct dwarf *d);
 void dwarf_trim(struct dwarf *d);

@@ -1,5 +1,5 @@
-// Abbreviation tables, compiled so that an entry nobody asks about is stepped over with one
-// addition, or a few.
+// Abbreviation tables, compiled so that an entry without interest is skipped with one addition, or
+// a few.
 #include <stdlib.h>
 
 #include "symbol/dwarf_internal.h"
@@ -15,7 +15,7 @@ enum {
     STEP_INDIRECT
 };
 
-// The size of a form: >= 0, or -1 - step.
+// Returns the size of a form, or -1 - step if it varies.
 static int form_size(uint16_t form, const struct dwarf_abbrevs *t)
 {
     switch (form) {
@@ -82,7 +82,7 @@ static int form_size(uint16_t form, const struct dwarf_abbrevs *t)
     case DW_FORM_exprloc:
         return -1 - STEP_BLOCK;
     }
-    // Also what is not known: reading the value then fails, and with it the unit.
+    // Also for unknown forms: reading the value then fails, and the unit with it.
     return -1 - STEP_INDIRECT;
 }
 
@@ -108,7 +108,7 @@ struct growth {
     size_t items, attrs, steps, constants;
 };
 
-static bool grow(void **array, size_t n, size_t *cap, size_t element)
+static bool grow_abbrev_array(void **array, size_t n, size_t *cap, size_t element)
 {
     if (n < *cap)
         return true;
@@ -130,23 +130,23 @@ static bool add_step(struct dwarf_abbrevs *t, struct growth *cap, struct dwarf_a
         return true;
     }
     if (a->n_steps == UINT16_MAX ||
-        !grow((void **)&t->steps, *n_steps, &cap->steps, sizeof *t->steps))
+        !grow_abbrev_array((void **)&t->steps, *n_steps, &cap->steps, sizeof *t->steps))
         return false;
     t->steps[(*n_steps)++] = (uint16_t)(size >= 0 ? size : (-1 - size) << 12);
     a->n_steps++;
     return true;
 }
 
-static bool parse(struct dwarf_abbrevs *t, struct cursor c)
+static bool parse_abbrevs(struct dwarf_abbrevs *t, struct cursor c)
 {
     struct growth cap = {0};
-    uint32_t n_attrs = 0, n_steps = 0, n_constants = 1; // 0 is that of no constant
+    uint32_t n_attrs = 0, n_steps = 0, n_constants = 1; // index 0 means no constant
     t->dense = true;
     for (;;) {
         uint64_t code = read_uleb(&c);
         if (code == 0 || c.bad || code > UINT32_MAX)
             break;
-        if (!grow((void **)&t->items, t->n, &cap.items, sizeof *t->items))
+        if (!grow_abbrev_array((void **)&t->items, t->n, &cap.items, sizeof *t->items))
             return false;
         struct dwarf_abbrev a = {.code = (uint32_t)code,
                                  .first_attr = n_attrs,
@@ -161,8 +161,9 @@ static bool parse(struct dwarf_abbrevs *t, struct cursor c)
                 break;
             if (name > UINT16_MAX || form > UINT16_MAX || a.n_attrs == UINT16_MAX)
                 return false;
-            if (!grow((void **)&t->attrs, n_attrs, &cap.attrs, sizeof *t->attrs) ||
-                !grow((void **)&t->constants, n_constants, &cap.constants, sizeof *t->constants))
+            if (!grow_abbrev_array((void **)&t->attrs, n_attrs, &cap.attrs, sizeof *t->attrs) ||
+                !grow_abbrev_array((void **)&t->constants, n_constants, &cap.constants,
+                                   sizeof *t->constants))
                 return false;
             int size = form_size((uint16_t)form, t);
             has_code |= name == DW_AT_low_pc || name == DW_AT_ranges;
@@ -193,7 +194,7 @@ static bool parse(struct dwarf_abbrevs *t, struct cursor c)
     return t->n > 0;
 }
 
-static void table_free(struct dwarf_abbrevs *t)
+static void free_abbrev_table(struct dwarf_abbrevs *t)
 {
     free(t->items);
     free(t->attrs);
@@ -202,7 +203,7 @@ static void table_free(struct dwarf_abbrevs *t)
     free(t);
 }
 
-static int by_code(const void *a, const void *b)
+static int compare_abbrev_codes(const void *a, const void *b)
 {
     const struct dwarf_abbrev *x = a, *y = b;
     return (x->code > y->code) - (x->code < y->code);
@@ -211,7 +212,8 @@ static int by_code(const void *a, const void *b)
 struct dwarf_abbrevs *dwarf_abbrevs_get(struct dwarf *d, uint64_t offset, uint8_t version,
                                         uint8_t address_size, uint8_t offset_size)
 {
-    // Units of one object stand together and share a table: the last ones are looked at.
+    // Units of one object file are adjacent and share a table, so check only the most recent
+    // tables.
     int tries = 16;
     for (struct dwarf_abbrevs *t = d->abbrevs; t && tries; t = t->next, tries--)
         if (t->offset == offset && t->address_size == address_size &&
@@ -224,12 +226,12 @@ struct dwarf_abbrevs *dwarf_abbrevs_get(struct dwarf *d, uint64_t offset, uint8_
     t->version = version;
     t->address_size = address_size;
     t->offset_size = offset_size;
-    if (!parse(t, cursor_at(d->s.abbrev, offset))) {
-        table_free(t);
+    if (!parse_abbrevs(t, cursor_at(d->s.abbrev, offset))) {
+        free_abbrev_table(t);
         return NULL;
     }
     if (!t->dense)
-        qsort(t->items, t->n, sizeof *t->items, by_code);
+        qsort(t->items, t->n, sizeof *t->items, compare_abbrev_codes);
     t->next = d->abbrevs;
     d->abbrevs = t;
     d->memory += t->memory;
@@ -240,7 +242,7 @@ void dwarf_abbrevs_free(struct dwarf *d)
 {
     for (struct dwarf_abbrevs *t = d->abbrevs, *next; t; t = next) {
         next = t->next;
-        table_free(t);
+        free_abbrev_table(t);
     }
     d->abbrevs = NULL;
 }
@@ -269,7 +271,7 @@ static inline void skip_leb(struct cursor *c)
 void dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
                       const struct dwarf_abbrev *a, struct cursor *at)
 {
-    struct cursor c = *at; // in registers
+    struct cursor c = *at; // a local copy stays in registers
     const uint16_t *step = t->steps + a->first_step, *last = step + a->n_steps;
     for (; step < last; step++) {
         switch (*step >> 12) {
@@ -295,7 +297,7 @@ void dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
             cursor_skip(&c, read_uleb(&c));
             break;
         default: {
-            // DW_FORM_indirect, or a form that is not known: value by value.
+            // DW_FORM_indirect or an unknown form: read value by value.
             const struct dwarf_attr *attrs = t->attrs + a->first_attr;
             for (uint16_t i = 0; i < a->n_attrs; i++)
                 dwarf_read_value(u, at, attrs[i].form, 0);

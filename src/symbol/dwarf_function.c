@@ -5,7 +5,7 @@
 
 enum { ORIGIN_MAX = 16 };
 
-// The addresses of an entry whose attributes begin at c.
+// Returns the address ranges of an entry whose attributes begin at c.
 static struct dwarf_ranges code_of(const struct dwarf_unit *u, const struct dwarf_abbrev *a,
                                    struct cursor c)
 {
@@ -32,7 +32,7 @@ struct functions {
     bool sorted, failed;
 };
 
-static void add_function(struct functions *f, uint64_t low, uint64_t high, uint32_t die)
+static void functions_add(struct functions *f, uint64_t low, uint64_t high, uint32_t die)
 {
     if (low >= high || high - low > UINT32_MAX)
         return;
@@ -55,13 +55,14 @@ static bool is_gnu(const struct dwarf_unit *u)
     return producer && strncmp(producer, "GNU ", 4) == 0;
 }
 
-// Every entry of the unit, only those that are functions with code looked at.
-static void collect(struct dwarf_unit *u, struct functions *f)
+// Visits every entry of the unit but only reads functions with code.
+static void collect_functions(struct dwarf_unit *u, struct functions *f)
 {
     const struct dwarf_abbrevs *t = u->abbrevs;
     const uint8_t *start = u->d->s.info.p + u->offset, *end = u->d->s.info.p + u->end;
     struct cursor c = cursor_over(u->d->s.info, start + u->header_size, end);
-    // GCC gives code its entries outside of classes, and siblings to step over them.
+    // GCC places entries with code outside classes, so classes can be skipped by their sibling
+    // attribute.
     const uint8_t jump = is_gnu(u) ? ABBREV_TYPE | ABBREV_LEAF : ABBREV_LEAF;
     size_t depth = 0;
     while (c.p < end) {
@@ -81,7 +82,7 @@ static void collect(struct dwarf_unit *u, struct functions *f)
             struct dwarf_ranges r = code_of(u, a, c);
             uint64_t low, high;
             while (dwarf_ranges_next(&r, &low, &high))
-                add_function(f, low, high, (uint32_t)(die - start));
+                functions_add(f, low, high, (uint32_t)(die - start));
             dwarf_skip(u, t, a, &c);
         } else if ((a->flags & jump) && (a->flags & ABBREV_SIBLING) && end - c.p > 260 &&
                    cursor_has(&c, 260)) {
@@ -101,9 +102,9 @@ static void collect(struct dwarf_unit *u, struct functions *f)
     }
 }
 
-// Functions may lie within one another, or at one place (the linker folded them, or put what it
-// threw away at 0): a later one takes its part out of an earlier one. This repeats, step by
-// step, what the oracle does.
+// Functions may overlap or start at the same address, because the linker folded them or moved
+// discarded ones to 0. A later function cuts its range out of an earlier one. This repeats the
+// oracle's algorithm exactly.
 static bool insert_in_order(struct functions *f)
 {
     struct functions map = {0};
@@ -118,7 +119,7 @@ static bool insert_in_order(struct functions *f)
             else
                 high = middle;
         }
-        // low: the first entry behind x.
+        // low is now the first entry after x.
         struct dwarf_function tail = {0};
         bool replace = low > 0 && map.items[low - 1].low == x.low;
         if (low > 0) {
@@ -173,7 +174,7 @@ static bool insert_in_order(struct functions *f)
     return true;
 }
 
-static bool arrange(struct functions *f)
+static bool sort_functions(struct functions *f)
 {
     struct radix_pair *pairs = malloc((f->n + 1) * sizeof *pairs);
     if (!pairs)
@@ -189,7 +190,7 @@ static bool arrange(struct functions *f)
         overlap |= pairs[i - 1].key + pairs[i - 1].extra > pairs[i].key;
     if (overlap) {
         free(pairs);
-        // Quadratic in the worst case; no compiler makes a worst case that large.
+        // Quadratic in the worst case. Larger tables stay unsorted; compilers do not produce them.
         return f->n > 200000 || insert_in_order(f);
     }
     for (size_t i = 0; i < f->n; i++)
@@ -206,11 +207,11 @@ static void build_functions(struct dwarf_unit *u)
     if (!dwarf_unit_abbrevs(u))
         return;
     struct functions f = {0};
-    collect(u, &f);
+    collect_functions(u, &f);
     bool sorted = true;
     for (size_t i = 1; i < f.n; i++)
         sorted &= f.items[i - 1].low + f.items[i - 1].size <= f.items[i].low;
-    if (!sorted && !arrange(&f)) {
+    if (!sorted && !sort_functions(&f)) {
         free(f.items);
         return;
     }
@@ -228,7 +229,8 @@ void dwarf_functions_free(struct dwarf_unit *u)
     u->has_functions = false;
 }
 
-static bool add_node(struct dwarf_inlines *in, uint32_t die, uint32_t parent, bool is_function)
+static bool add_inline_node(struct dwarf_inlines *in, uint32_t die, uint32_t parent,
+                            bool is_function)
 {
     if (in->n_nodes == in->cap_nodes) {
         uint32_t cap = in->cap_nodes ? in->cap_nodes * 2 : 32;
@@ -242,7 +244,7 @@ static bool add_node(struct dwarf_inlines *in, uint32_t die, uint32_t parent, bo
     return true;
 }
 
-static bool add_range(struct dwarf_inlines *in, uint64_t low, uint64_t high)
+static bool add_inline_range(struct dwarf_inlines *in, uint64_t low, uint64_t high)
 {
     if (in->n_ranges == in->cap_ranges) {
         uint32_t cap = in->cap_ranges ? in->cap_ranges * 2 : 64;
@@ -256,7 +258,7 @@ static bool add_range(struct dwarf_inlines *in, uint64_t low, uint64_t high)
     return true;
 }
 
-// Lists what is inlined into the function at die.
+// Lists the functions inlined into the function at die.
 static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_inlines *in)
 {
     const struct dwarf_abbrevs *t = u->abbrevs;
@@ -266,12 +268,12 @@ static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_i
     in->u = u;
     in->die = function;
     in->n_ranges = in->n_nodes = 0;
-    if (!add_node(in, function, 0, true) || !a)
+    if (!add_inline_node(in, function, 0, true) || !a)
         return;
     dwarf_skip(u, t, a, &c);
     if (!(a->flags & ABBREV_CHILDREN))
         return;
-    // The nodes around the current entry, outermost first, with their depths.
+    // The enclosing nodes of the current entry, outermost first, with their depths.
     uint32_t around[DWARF_CHAIN_MAX];
     size_t depths[DWARF_CHAIN_MAX];
     int n_around = 1;
@@ -291,8 +293,8 @@ static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_i
         while (depths[n_around - 1] >= depth)
             n_around--;
         if (a->flags & ABBREV_CODE) {
-            if (!add_node(in, (uint32_t)(die - start), around[n_around - 1],
-                          a->tag == DW_TAG_subprogram))
+            if (!add_inline_node(in, (uint32_t)(die - start), around[n_around - 1],
+                                 a->tag == DW_TAG_subprogram))
                 return;
             if (n_around < DWARF_CHAIN_MAX) {
                 around[n_around] = in->n_nodes - 1;
@@ -301,7 +303,7 @@ static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_i
             struct dwarf_ranges r = code_of(u, a, c);
             uint64_t low, high;
             while (dwarf_ranges_next(&r, &low, &high))
-                if (low < high && !add_range(in, low, high))
+                if (low < high && !add_inline_range(in, low, high))
                     return;
         }
         dwarf_skip(u, t, a, &c);
@@ -310,10 +312,11 @@ static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_i
     }
 }
 
-// The node that the oracle's map of ranges leads to at addr: the one with the nearest start at
-// or before addr, a later one before an earlier one; where the last such range ends before
-// addr, what it was cut out of goes on. UINT32_MAX: none.
-static uint32_t nearest(const struct dwarf_inlines *in, uint64_t addr, uint64_t start, uint64_t end)
+// Returns the node that the oracle's range map yields for addr. That is the range with the nearest
+// start at or before addr; a later entry wins over an earlier one. If that range ends before addr,
+// the enclosing range continues. UINT32_MAX: none.
+static uint32_t find_inline_node(const struct dwarf_inlines *in, uint64_t addr, uint64_t start,
+                                 uint64_t end)
 {
     uint32_t node = 0;
     for (uint32_t i = 0; i < in->n_ranges; i++) {
@@ -364,7 +367,7 @@ void dwarf_find_chain(struct dwarf_unit *u, uint64_t addr, struct dwarf_chain *c
     if (addr - f->low >= f->size)
         return;
     const struct dwarf_inlines *in = dwarf_inlines_of(u, f->die);
-    uint32_t node = nearest(in, addr, f->low, f->low + f->size);
+    uint32_t node = find_inline_node(in, addr, f->low, f->low + f->size);
     while (node < in->n_nodes && chain->n < DWARF_CHAIN_MAX) {
         chain->dies[chain->n++] = in->nodes[node].die;
         if (in->nodes[node].is_function)
@@ -375,12 +378,12 @@ void dwarf_find_chain(struct dwarf_unit *u, uint64_t addr, struct dwarf_chain *c
 
 // --- names ---
 
-struct wanted {
+struct die_attributes {
     struct dwarf_value linkage, mips, name, decl_line, call_file, call_line, call_column, origin,
         specification, signature;
 };
 
-static bool read_die(struct dwarf_unit *u, uint64_t offset, struct wanted *w)
+static bool read_die(struct dwarf_unit *u, uint64_t offset, struct die_attributes *w)
 {
     memset(w, 0, sizeof *w);
     if (!dwarf_unit_abbrevs(u) || offset < u->offset + u->header_size || offset >= u->end)
@@ -435,11 +438,11 @@ void dwarf_frame_of(struct dwarf_unit *u, uint32_t die, struct dwarf_frame *fram
 {
     *frame = (struct dwarf_frame){0};
     *call_file = *call_line = *call_column = 0;
-    struct wanted w;
+    struct die_attributes w;
     const char *name = NULL;
     uint64_t offset = u->offset + die, value;
     bool have_linkage = false, have_line = false;
-    // What an entry does not say, the one that it came from does.
+    // Attributes missing in an entry are taken from its origin.
     for (int steps = 0; steps < ORIGIN_MAX && read_die(u, offset, &w); steps++) {
         if (steps == 0) {
             if (dwarf_constant(&w.call_file, &value))

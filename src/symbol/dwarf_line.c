@@ -5,9 +5,9 @@
 
 enum { TABLE_MAX = 1 << 20 };
 
-// Tables of names: directories and files. Counts come from the file and cost at least a byte
-// an entry, so that no lie about them takes more memory than the section has bytes.
-static bool grow(void **array, uint32_t n, uint32_t *cap, size_t element)
+// Tables of directories and files. Every entry takes at least one byte of the section, so a wrong
+// count cannot cause a larger allocation than the section justifies.
+static bool grow_line_table(void **array, uint32_t n, uint32_t *cap, size_t element)
 {
     if (n < *cap)
         return true;
@@ -27,7 +27,8 @@ static bool read_old_tables(struct dwarf_line_header *h, struct cursor *c)
         const char *name = read_string(c);
         if (!*name)
             break;
-        if (!grow((void **)&h->directories, h->n_directories, &cap, sizeof *h->directories))
+        if (!grow_line_table((void **)&h->directories, h->n_directories, &cap,
+                             sizeof *h->directories))
             return false;
         h->directories[h->n_directories++] = name;
     }
@@ -39,7 +40,7 @@ static bool read_old_tables(struct dwarf_line_header *h, struct cursor *c)
         uint64_t directory = read_uleb(c);
         read_uleb(c);
         read_uleb(c);
-        if (!grow((void **)&h->files, h->n_files, &cap, sizeof *h->files))
+        if (!grow_line_table((void **)&h->files, h->n_files, &cap, sizeof *h->files))
             return false;
         h->files[h->n_files++] =
             (struct dwarf_file){name, directory > UINT32_MAX ? UINT32_MAX : (uint32_t)directory};
@@ -47,7 +48,7 @@ static bool read_old_tables(struct dwarf_line_header *h, struct cursor *c)
     return !c->bad;
 }
 
-// One of the two self-describing tables of version 5.
+// Reads one of the two self-describing tables of version 5.
 static bool read_table(struct dwarf_unit *u, struct dwarf_line_header *h, struct cursor *c,
                        bool is_files)
 {
@@ -64,7 +65,7 @@ static bool read_table(struct dwarf_unit *u, struct dwarf_line_header *h, struct
     uint64_t count = read_uleb(c);
     if (n_formats == 0)
         return count == 0 && !c->bad;
-    // Forms read with the sizes of the line table, not the unit's.
+    // Forms have the sizes of the line table, not of the unit.
     struct dwarf_unit as = *u;
     as.offset_size = h->offset_size;
     as.version = 5;
@@ -81,11 +82,12 @@ static bool read_table(struct dwarf_unit *u, struct dwarf_line_header *h, struct
                 file.directory = v.u > UINT32_MAX ? UINT32_MAX : (uint32_t)v.u;
         }
         if (is_files) {
-            if (!grow((void **)&h->files, h->n_files, &cap, sizeof *h->files))
+            if (!grow_line_table((void **)&h->files, h->n_files, &cap, sizeof *h->files))
                 return false;
             h->files[h->n_files++] = file;
         } else {
-            if (!grow((void **)&h->directories, h->n_directories, &cap, sizeof *h->directories))
+            if (!grow_line_table((void **)&h->directories, h->n_directories, &cap,
+                                 sizeof *h->directories))
                 return false;
             h->directories[h->n_directories++] = file.name;
         }
@@ -93,7 +95,7 @@ static bool read_table(struct dwarf_unit *u, struct dwarf_line_header *h, struct
     return !c->bad;
 }
 
-static bool read_header(struct dwarf_unit *u, struct dwarf_line_header *h)
+static bool read_line_header(struct dwarf_unit *u, struct dwarf_line_header *h)
 {
     struct cursor c = cursor_at(u->d->s.line, u->line_offset);
     h->offset_size = 4;
@@ -111,7 +113,7 @@ static bool read_header(struct dwarf_unit *u, struct dwarf_line_header *h)
     h->address_size = u->address_size;
     if (h->version >= 5) {
         h->address_size = read_u8(&c);
-        read_u8(&c); // segment selectors
+        read_u8(&c); // segment selector size
     }
     uint64_t header = read_sized(&c, h->offset_size);
     if (c.bad || header > (uint64_t)(c.end - c.p))
@@ -134,7 +136,7 @@ static bool read_header(struct dwarf_unit *u, struct dwarf_line_header *h)
     return read_old_tables(h, &tables);
 }
 
-static void header_free(struct dwarf_line_header *h)
+static void free_line_header(struct dwarf_line_header *h)
 {
     for (uint32_t i = 0; h->paths && i < h->n_files; i++)
         free(h->paths[i]);
@@ -154,13 +156,13 @@ struct dwarf_line_header *dwarf_lines(struct dwarf_unit *u)
     struct dwarf_line_header *h = calloc(1, sizeof *h);
     if (!h)
         return NULL;
-    if (!read_header(u, h)) {
-        header_free(h);
+    if (!read_line_header(u, h)) {
+        free_line_header(h);
         return NULL;
     }
     h->paths = calloc(h->n_files ? h->n_files : 1, sizeof *h->paths);
     if (!h->paths) {
-        header_free(h);
+        free_line_header(h);
         return NULL;
     }
     u->d->memory += sizeof *h + h->n_files * (sizeof *h->files + sizeof *h->paths) +
@@ -172,7 +174,7 @@ struct dwarf_line_header *dwarf_lines(struct dwarf_unit *u)
 void dwarf_lines_free(struct dwarf_unit *u)
 {
     if (u->lines)
-        header_free(u->lines);
+        free_line_header(u->lines);
     free(u->rows);
     free(u->sequences);
     u->lines = NULL;
@@ -186,32 +188,32 @@ void dwarf_lines_free(struct dwarf_unit *u)
 // --- programs ---
 
 struct sink {
-    // One address: the row of the sequence with the lowest end behind addr.
+    // For one address: the row in the sequence with the lowest end after addr.
     uint64_t addr, best_low, best_high;
     struct dwarf_row best;
     bool found;
-    // All: rows and sequences.
+    // For all addresses: rows and sequences.
     bool failed;
-    size_t limit; // bytes of rows
+    size_t limit; // maximum bytes of rows
     struct dwarf_row *rows;
     struct dwarf_sequence *sequences;
     uint32_t n_rows, cap_rows, n_sequences, cap_sequences;
 };
 
-// The registers, and the sequence that is being made.
+// The registers of the line machine and the current sequence.
 struct machine {
     uint64_t address, low;
     uint32_t line;
     uint16_t file, column;
     uint8_t op_index;
-    bool open, gone; // a row was made; its code was thrown away by the linker
+    bool open, gone; // open: has a row. gone: the linker discarded its code.
     uint32_t first;
     struct dwarf_row candidate;
 };
 
 static const struct machine initial = {.line = 1, .file = 1};
 
-static void keep_row(struct sink *s, struct dwarf_row row)
+static void sink_keep_row(struct sink *s, struct dwarf_row row)
 {
     if (s->n_rows == s->cap_rows) {
         uint32_t more = s->cap_rows ? s->cap_rows * 2 : 512;
@@ -246,7 +248,7 @@ static inline __attribute__((always_inline)) void make_row(struct machine *m, st
     uint64_t offset = m->address - m->low;
     struct dwarf_row row = {offset > UINT32_MAX ? UINT32_MAX : (uint32_t)offset, m->line, m->file,
                             m->column};
-    // Only the last row at an address counts, and only where something changes.
+    // Keep only the last row at an address, and only if it changes something.
     if (s->n_rows > m->first) {
         struct dwarf_row *last = &s->rows[s->n_rows - 1];
         if (last->address == row.address) {
@@ -256,7 +258,7 @@ static inline __attribute__((always_inline)) void make_row(struct machine *m, st
         if (last->line == row.line && last->file == row.file && last->column == row.column)
             return;
     }
-    keep_row(s, row);
+    sink_keep_row(s, row);
 }
 
 static void end_sequence(struct machine *m, struct sink *s, bool keep)
@@ -289,7 +291,8 @@ static void end_sequence(struct machine *m, struct sink *s, bool keep)
     *m = initial;
 }
 
-static inline void advance(struct machine *m, const struct dwarf_line_header *h, uint64_t by)
+static inline void advance_address(struct machine *m, const struct dwarf_line_header *h,
+                                   uint64_t by)
 {
     if (h->max_ops <= 1) {
         m->address += by * h->min_length;
@@ -300,8 +303,8 @@ static inline void advance(struct machine *m, const struct dwarf_line_header *h,
     m->op_index = (uint8_t)(ops % h->max_ops);
 }
 
-static void extended(struct machine *m, struct sink *s, struct cursor *c, uint8_t address_size,
-                     bool keep)
+static void run_extended_opcode(struct machine *m, struct sink *s, struct cursor *c,
+                                uint8_t address_size, bool keep)
 {
     uint64_t n = read_uleb(c);
     if (n == 0 || !cursor_has(c, n))
@@ -322,12 +325,12 @@ static void extended(struct machine *m, struct sink *s, struct cursor *c, uint8_
         break;
     }
     }
-    // Files defined here (3) and discriminators (4) do not matter to an answer.
+    // DW_LNE_define_file (3) and discriminators (4) do not affect results.
 }
 
-// Compiled twice: with keep known, a program runs in registers.
-static inline __attribute__((always_inline)) void run_as(const struct dwarf_line_header *h,
-                                                         struct sink *s, bool keep)
+// Compiled twice: with a constant keep, the machine stays in registers.
+static inline __attribute__((always_inline)) void
+run_line_program(const struct dwarf_line_header *h, struct sink *s, bool keep)
 {
     struct cursor c = cursor_at(h->program, 0);
     struct machine m = initial;
@@ -345,20 +348,20 @@ static inline __attribute__((always_inline)) void run_as(const struct dwarf_line
     while (c.p < c.end && !s->failed) {
         uint8_t op = read_u8(&c);
         if (op >= base) {
-            advance(&m, h, special[op - base].address);
+            advance_address(&m, h, special[op - base].address);
             m.line += (uint32_t)(int32_t)special[op - base].line;
             make_row(&m, s, keep);
             continue;
         }
         switch (op) {
         case 0:
-            extended(&m, s, &c, h->address_size, keep);
+            run_extended_opcode(&m, s, &c, h->address_size, keep);
             break;
         case 1:
             make_row(&m, s, keep);
             break;
         case 2:
-            advance(&m, h, read_uleb(&c));
+            advance_address(&m, h, read_uleb(&c));
             break;
         case 3:
             m.line += (uint32_t)read_sleb(&c);
@@ -375,13 +378,13 @@ static inline __attribute__((always_inline)) void run_as(const struct dwarf_line
         case 11: // epilogue_begin
             break;
         case 8:
-            advance(&m, h, const_add);
+            advance_address(&m, h, const_add);
             break;
         case 9:
             m.address += read_u16(&c);
             m.op_index = 0;
             break;
-        default: // 12, set_isa, and what is not known
+        default: // 12 is set_isa; the others are unknown
             for (unsigned i = 0; i < h->lengths[op]; i++)
                 read_uleb(&c);
         }
@@ -390,21 +393,21 @@ static inline __attribute__((always_inline)) void run_as(const struct dwarf_line
 
 static void run_for_address(const struct dwarf_line_header *h, struct sink *s)
 {
-    run_as(h, s, false);
+    run_line_program(h, s, false);
 }
 
 static void run_for_all(const struct dwarf_line_header *h, struct sink *s)
 {
-    run_as(h, s, true);
+    run_line_program(h, s, true);
 }
 
-static int by_high(const void *a, const void *b)
+static int compare_sequence_ends(const void *a, const void *b)
 {
     const struct dwarf_sequence *x = a, *y = b;
     return (x->high > y->high) - (x->high < y->high);
 }
 
-static void build_rows(struct dwarf_unit *u, const struct dwarf_line_header *h)
+static void build_line_rows(struct dwarf_unit *u, const struct dwarf_line_header *h)
 {
     struct sink s = {.limit = u->d->table_limit};
     run_for_all(h, &s);
@@ -419,7 +422,7 @@ static void build_rows(struct dwarf_unit *u, const struct dwarf_line_header *h)
     for (uint32_t i = 1; i < s.n_sequences; i++)
         sorted &= s.sequences[i - 1].high <= s.sequences[i].high;
     if (!sorted)
-        qsort(s.sequences, s.n_sequences, sizeof *s.sequences, by_high);
+        qsort(s.sequences, s.n_sequences, sizeof *s.sequences, compare_sequence_ends);
     struct dwarf_row *fit = s.n_rows ? realloc(s.rows, s.n_rows * sizeof *fit) : NULL;
     u->rows = fit ? fit : s.rows;
     u->sequences = s.sequences;
@@ -428,7 +431,7 @@ static void build_rows(struct dwarf_unit *u, const struct dwarf_line_header *h)
     u->d->memory += s.n_rows * sizeof *fit + s.cap_sequences * sizeof *s.sequences;
 }
 
-static bool search(const struct dwarf_unit *u, uint64_t addr, struct dwarf_row *row)
+static bool search_rows(const struct dwarf_unit *u, uint64_t addr, struct dwarf_row *row)
 {
     size_t low = 0, high = u->n_sequences;
     while (low < high) {
@@ -460,7 +463,7 @@ void dwarf_rows_ready(struct dwarf_unit *u)
 {
     const struct dwarf_line_header *h = dwarf_lines(u);
     if (h && !u->rows_built && !u->rows_refused)
-        build_rows(u, h);
+        build_line_rows(u, h);
 }
 
 bool dwarf_line_at(struct dwarf_unit *u, uint64_t addr, struct dwarf_row *row)
@@ -469,9 +472,9 @@ bool dwarf_line_at(struct dwarf_unit *u, uint64_t addr, struct dwarf_row *row)
     if (!h)
         return false;
     if (!u->rows_built && !u->rows_refused && u->line_lookups++ > 0)
-        build_rows(u, h);
+        build_line_rows(u, h);
     if (u->rows_built)
-        return search(u, addr, row);
+        return search_rows(u, addr, row);
     struct sink s = {.addr = addr};
     run_for_address(h, &s);
     if (!s.found || addr < s.best_low)
@@ -482,14 +485,14 @@ bool dwarf_line_at(struct dwarf_unit *u, uint64_t addr, struct dwarf_row *row)
 
 // --- paths ---
 
-static bool is_absolute(const char *p)
+static bool is_absolute_path(const char *p)
 {
     bool letter = (p[0] >= 'a' && p[0] <= 'z') || (p[0] >= 'A' && p[0] <= 'Z');
     return p[0] == '/' || (letter && p[1] == ':' && (p[2] == '/' || p[2] == '\\')) ||
            (p[0] == '\\' && p[1] == '\\' && p[2] && p[2] != '\\');
 }
 
-static void append(char *path, size_t *n, const char *part)
+static void append_path(char *path, size_t *n, const char *part)
 {
     if (!*part)
         return;
@@ -509,14 +512,14 @@ const char *dwarf_file_path(struct dwarf_unit *u, uint64_t i)
     if (!h)
         return NULL;
     if (h->version < 5)
-        i--; // 0 wraps and is none
+        i--; // 0 wraps to an invalid index
     if (i >= h->n_files || !h->files[i].name)
         return NULL;
     const struct dwarf_file *f = &h->files[i];
     if (h->paths[i])
         return h->paths[i];
     const char *name = dwarf_text(u->d, f->name);
-    if (is_absolute(name))
+    if (is_absolute_path(name))
         return name;
     const struct dwarf_unit *owner = u->skeleton ? u->skeleton : u;
     const char *top = dwarf_string(owner, &owner->comp_dir), *directory = NULL;
@@ -524,16 +527,16 @@ const char *dwarf_file_path(struct dwarf_unit *u, uint64_t i)
     if (at < h->n_directories)
         directory = h->directories[at];
     directory = directory ? dwarf_text(u->d, directory) : "";
-    if (!top || is_absolute(directory) || (h->version >= 5 && f->directory == 0))
+    if (!top || is_absolute_path(directory) || (h->version >= 5 && f->directory == 0))
         top = "";
     size_t size = strlen(top) + strlen(directory) + strlen(name) + 3, n = 0;
     char *path = malloc(size);
     if (!path)
         return name;
     path[0] = '\0';
-    append(path, &n, top);
-    append(path, &n, directory);
-    append(path, &n, name);
+    append_path(path, &n, top);
+    append_path(path, &n, directory);
+    append_path(path, &n, name);
     h->paths[i] = path;
     u->d->memory += size;
     return path;

@@ -1,4 +1,4 @@
-// The numbers of the DWARF standard that are used here.
+// The constants of the DWARF standard that are used here.
 #pragma once
 
 enum {

@@ -1,7 +1,7 @@
-// DWARF packages (.dwp): the split units of one binary in one file, found by an index.
+// DWARF packages (.dwp): one file with all split units of a binary and an index.
 #include "symbol/dwarf.h"
 
-// Columns of the index; the last ones mean other things before DWARF 5.
+// Columns of the index. The last ones have other meanings before DWARF 5.
 enum {
     PART_INFO = 1,
     PART_ABBREV = 3,
@@ -15,13 +15,13 @@ struct package {
     struct bytes index;
     bool five;
     uint32_t n_parts, n_units, n_slots;
-    uint64_t rows, parts; // where the tables begin
+    uint64_t rows, parts; // offsets of the tables
 };
 
 static bool package_open(struct bytes index, struct package *p)
 {
     struct cursor c = cursor_at(index, 0);
-    uint32_t version = read_u32(&c); // in DWARF 5 half of it, and nothing behind it
+    uint32_t version = read_u32(&c); // in DWARF 5 the version has two bytes, followed by zeros
     *p = (struct package){.index = index, .five = version == 5};
     p->n_parts = read_u32(&c);
     p->n_units = read_u32(&c);
@@ -38,7 +38,7 @@ static bool package_open(struct bytes index, struct package *p)
     return true;
 }
 
-// The row of a unit, counted from 1; 0: it is not there.
+// Returns the row of a unit, counting from 1, or 0 if it is missing.
 static uint32_t package_row(const struct package *p, uint64_t id)
 {
     if (p->n_slots == 0)

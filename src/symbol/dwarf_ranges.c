@@ -1,6 +1,6 @@
 #include "symbol/dwarf_internal.h"
 
-// Where a list of .debug_rnglists with this number starts.
+// Returns the offset of list number index of .debug_rnglists.
 static bool list_offset(const struct dwarf_unit *u, uint64_t index, uint64_t *offset)
 {
     if (index > UINT32_MAX)
@@ -40,7 +40,7 @@ struct dwarf_ranges dwarf_ranges_of(const struct dwarf_unit *u, const struct dwa
         r.kind = RANGES_LISTS;
         r.c = cursor_at(u->d->s.rnglists, offset);
     } else {
-        // GNU split DWARF: lists stand in the main file, from a base on.
+        // GNU split DWARF: the lists are in the main file, relative to a base.
         r.kind = RANGES_OLD;
         if (u->skeleton)
             offset += owner->gnu_ranges_base;
@@ -115,7 +115,7 @@ static bool next_listed(struct dwarf_ranges *r, uint64_t *low, uint64_t *high)
             a = read_sized(c, u->address_size);
             b = a + read_uleb(c);
             break;
-        default: // the end, or a kind that is not known
+        default: // the end, or an unknown kind
             return false;
         }
         if (c->bad)

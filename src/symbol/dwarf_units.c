@@ -1,13 +1,13 @@
-// The units of .debug_info, and which of them an address belongs to.
+// The units of .debug_info, and the mapping from addresses to units.
 #include <stdlib.h>
 
 #include "symbol/dwarf_internal.h"
 
-// Walking all ranges for one address costs less than sorting them, for a while.
+// For the first few lookups, scanning all ranges costs less than sorting them.
 enum { SCANS_BEFORE_SORTING = 3, OVERLAP_MAX = 4096 };
 
-// Reads the header at c; false at the end or where nothing more can be understood.
-static bool read_header(struct dwarf *d, struct cursor *c, struct dwarf_unit *u)
+// Reads the header at c. Returns false at the end, or if the rest cannot be parsed.
+static bool read_unit_header(struct dwarf *d, struct cursor *c, struct dwarf_unit *u)
 {
     *u = (struct dwarf_unit){.d = d, .offset = (uint64_t)(c->p - d->s.info.p), .offset_size = 4};
     uint64_t length = read_u32(c);
@@ -50,7 +50,7 @@ bool dwarf_units_ready(struct dwarf *d)
     size_t cap = 0;
     struct cursor c = cursor_at(d->s.info, 0);
     struct dwarf_unit u;
-    while (d->n_units < UINT32_MAX && c.p < c.end && read_header(d, &c, &u)) {
+    while (d->n_units < UINT32_MAX && c.p < c.end && read_unit_header(d, &c, &u)) {
         if (d->n_units == cap) {
             size_t more = cap ? cap * 2 : 16;
             struct dwarf_unit *p = realloc(d->units, more * sizeof *p);
@@ -66,9 +66,9 @@ bool dwarf_units_ready(struct dwarf *d)
     return d->n_units > 0;
 }
 
-// The declaration with this code in the raw table: its tag's attributes follow at *c. Only
-// the first entry of a unit is read this way, and its code is nearly always the first one.
-static bool find_raw(struct cursor *c, uint64_t wanted)
+// Finds the declaration with this code in the raw abbreviation table and leaves *c at its
+// attributes. Used only for the first entry of a unit, whose code is nearly always the first one.
+static bool find_raw_abbrev(struct cursor *c, uint64_t wanted)
 {
     for (;;) {
         uint64_t code = read_uleb(c);
@@ -90,7 +90,7 @@ static bool find_raw(struct cursor *c, uint64_t wanted)
     }
 }
 
-static void take_attribute(struct dwarf_unit *u, uint64_t name, struct dwarf_value v)
+static void set_unit_attribute(struct dwarf_unit *u, uint64_t name, struct dwarf_value v)
 {
     switch (name) {
     case DW_AT_low_pc:
@@ -148,7 +148,7 @@ bool dwarf_unit_load(struct dwarf_unit *u)
     struct cursor c = cursor_over(info, info.p + u->offset + u->header_size, info.p + u->end);
     struct cursor a = cursor_at(u->d->s.abbrev, u->abbrev_offset);
     uint64_t code = read_uleb(&c);
-    if (c.bad || code == 0 || !find_raw(&a, code)) {
+    if (c.bad || code == 0 || !find_raw_abbrev(&a, code)) {
         u->broken = true;
         return false;
     }
@@ -157,7 +157,7 @@ bool dwarf_unit_load(struct dwarf_unit *u)
         int64_t constant = form == DW_FORM_implicit_const ? read_sleb(&a) : 0;
         if ((name == 0 && form == 0) || a.bad || form > UINT16_MAX)
             break;
-        take_attribute(u, name, dwarf_read_value(u, &c, (uint16_t)form, constant));
+        set_unit_attribute(u, name, dwarf_read_value(u, &c, (uint16_t)form, constant));
     }
     u->has_low = dwarf_address(u, &u->low_value, &u->low);
     return true;
@@ -193,7 +193,7 @@ struct dwarf_unit *dwarf_unit_at(struct dwarf *d, uint64_t offset)
 // --- ranges of all units ---
 
 struct visit {
-    bool (*range)(void *ctx, uint64_t low, uint64_t high, uint32_t unit); // false: stop
+    bool (*range)(void *ctx, uint64_t low, uint64_t high, uint32_t unit); // returns false to stop
     void *ctx;
 };
 
@@ -295,7 +295,7 @@ static bool collect_range(void *ctx, uint64_t low, uint64_t high, uint32_t unit)
         }
         all->items[all->n++] = (struct radix_pair){low, unit, (uint32_t)size};
         low += size;
-        // A range of many gigabytes is nonsense, and would only fill memory.
+        // A range of several gigabytes is nonsense and would only fill memory.
         if (size == UINT32_MAX)
             break;
     }
@@ -325,7 +325,7 @@ static void sweep_emit(struct sweep *s, uint64_t from, uint64_t to)
         s->full = true;
 }
 
-// Up to address `until`: emits the stretches between ends of active ranges.
+// Emits the pieces between the ends of active ranges, up to the address `until`.
 static uint64_t sweep_to(struct sweep *s, uint64_t at, uint64_t until)
 {
     while (s->n_active) {
@@ -348,8 +348,8 @@ static uint64_t sweep_to(struct sweep *s, uint64_t at, uint64_t until)
     return until;
 }
 
-// What the linker threw away stands at 0, most of it before the first real code: it would only
-// make the sweep slow.
+// Code that the linker discarded is at address 0, most of it below the first real code. It would
+// only slow down the sweep.
 static void drop_discarded(struct collection *all)
 {
     size_t real = 0, kept = 0;
@@ -363,8 +363,8 @@ static void drop_discarded(struct collection *all)
     all->n = kept;
 }
 
-// Several units may claim one address (copies of one inline function, of which the linker kept
-// one): the one that had the range just before keeps it, else the first unit gets it.
+// Several units may claim one address, as copies of an inline function of which the linker kept
+// one. The unit that has the range just before keeps it; otherwise the first unit gets it.
 static bool resolve_overlaps(struct collection *all)
 {
     bool overlap = false;
@@ -393,7 +393,7 @@ static bool resolve_overlaps(struct collection *all)
     return ok;
 }
 
-static void build_index(struct dwarf *d)
+static void build_unit_index(struct dwarf *d)
 {
     d->index_ready = true;
     struct collection all = {0};
@@ -415,7 +415,7 @@ static void build_index(struct dwarf *d)
 void dwarf_expect_lookups(struct dwarf *d)
 {
     if (!d->index_ready && dwarf_units_ready(d))
-        build_index(d);
+        build_unit_index(d);
 }
 
 struct dwarf_unit *dwarf_unit_for(struct dwarf *d, uint64_t addr)

@@ -152,7 +152,7 @@ const char *dwarf_string(const struct dwarf_unit *u, const struct dwarf_value *v
 
 bool dwarf_indexed_address(const struct dwarf_unit *u, uint64_t index, uint64_t *addr)
 {
-    // Addresses of a split unit stand in the file that its skeleton is in.
+    // Addresses of a split unit are in the file of its skeleton.
     const struct dwarf_unit *owner = u->skeleton ? u->skeleton : u;
     if (index > UINT32_MAX)
         return false;

@@ -20,7 +20,7 @@ static size_t page_up(size_t n)
     return (n + 4095) & ~(size_t)4095;
 }
 
-// [offset, offset + size) of the image, or no bytes.
+// Returns [offset, offset + size) of the image, or no bytes if it is out of range.
 static struct bytes image_part(const struct elf *elf, uint64_t offset, uint64_t size)
 {
     if (offset > elf->image.n || size > elf->image.n - offset)
@@ -28,7 +28,7 @@ static struct bytes image_part(const struct elf *elf, uint64_t offset, uint64_t 
     return (struct bytes){elf->image.p + offset, size, elf->image.view};
 }
 
-// The same, read.
+// Like image_part, and reads the bytes.
 static struct bytes image_read(const struct elf *elf, uint64_t offset, uint64_t size)
 {
     struct bytes b = image_part(elf, offset, size);
@@ -36,7 +36,8 @@ static struct bytes image_read(const struct elf *elf, uint64_t offset, uint64_t 
     return b;
 }
 
-// Sections keep pointers to their names, and pages of a view come and go.
+// Copies the names of a viewed file, because sections keep pointers to them while pages are
+// released.
 static struct bytes read_section_names(struct elf *elf, uint64_t offset, uint64_t size)
 {
     if (elf->storage != ELF_VIEWED)
@@ -76,7 +77,7 @@ static int read_headers(struct elf *elf, struct err *e)
     Elf64_Shdr s;
     struct bytes first = image_read(elf, h.e_shoff, sizeof s);
     if (!first.n)
-        return 0; // section headers cut off: segments may still serve
+        return 0; // section headers are cut off; segments may still suffice
     memcpy(&s, first.p, sizeof s);
     uint64_t n = h.e_shnum ? h.e_shnum : s.sh_size;
     uint64_t names_at = h.e_shstrndx == SHN_XINDEX ? s.sh_link : h.e_shstrndx;
@@ -279,19 +280,19 @@ const struct elf_section *elf_find(const struct elf *elf, const char *name)
 
 // How a section is compressed.
 struct packing {
-    unsigned kind; // the ELFCOMPRESS number
+    unsigned kind; // ELFCOMPRESS_ number
     struct bytes in;
-    uint64_t size; // once it is unpacked; 0: nobody can mean that
+    uint64_t size; // uncompressed; 0: implausible
 };
 
-// deflate reaches 1032 to 1 and no more; zstd can lie further, up to what is sane.
+// Deflate compresses at most 1032:1. zstd has no such bound, so use a sane maximum.
 static struct packing new_packing(unsigned kind, struct bytes in, uint64_t size)
 {
     uint64_t most = kind == ELFCOMPRESS_ZLIB ? (uint64_t)in.n * 1032 + 64 : UINT64_C(1) << 34;
     return (struct packing){kind, in, size > most ? 0 : size};
 }
 
-// False: raw, the section's bytes in the file, is what it holds.
+// Returns false if the section is not compressed.
 static bool find_packing(const struct elf_section *section, struct bytes raw, struct packing *p)
 {
     if (section->flags & SHF_COMPRESSED) {
@@ -318,9 +319,9 @@ static bool find_packing(const struct elf_section *section, struct bytes raw, st
     return true;
 }
 
-// Unpacks once; a failure is remembered as no bytes.
-static struct bytes elf_unpack(struct elf *elf, const struct elf_section *section,
-                               const struct packing *p)
+// Decompresses a section once. A failure is cached as no bytes.
+static struct bytes elf_decompress(struct elf *elf, const struct elf_section *section,
+                                   const struct packing *p)
 {
     for (struct elf_unpacked *u = elf->unpacked; u; u = u->next)
         if (u->section == section)
@@ -351,7 +352,7 @@ struct bytes elf_section_bytes(struct elf *elf, const struct elf_section *sectio
     if (!section || section->type == SHT_NOBITS)
         return (struct bytes){0};
     struct bytes raw = image_part(elf, section->offset, section->size);
-    return find_packing(section, raw, &p) ? elf_unpack(elf, section, &p) : raw;
+    return find_packing(section, raw, &p) ? elf_decompress(elf, section, &p) : raw;
 }
 
 size_t elf_unpacked_size(const struct elf *elf)

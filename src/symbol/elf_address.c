@@ -1,11 +1,11 @@
-// From an address in a process to one in the file. The rules, with the oddities of kernels,
-// are those of pprof, so that one profile gives one answer with both.
+// Converts addresses of a process to addresses of a file. The rules equal pprof's, including those
+// for kernels, so that both tools give the same result for a profile.
 #include <elf.h>
 
 #include "symbol/elf_internal.h"
 
 #define PAGE UINT64_C(4096)
-#define KERNEL (UINT64_C(1) << 63) // addresses from here on are a kernel's
+#define KERNEL (UINT64_C(1) << 63) // kernel addresses start here
 
 static const struct elf_segment *text_segment(const struct elf *elf)
 {
@@ -19,7 +19,7 @@ static const struct elf_segment *text_segment(const struct elf *elf)
     return NULL;
 }
 
-// Whether the mapping [offset, offset + size) of the file can come from this segment.
+// Whether the mapping [offset, offset + size) of the file can belong to this segment.
 static bool segment_fits(const struct elf_segment *s, uint64_t offset, uint64_t size)
 {
     uint64_t limit = offset + size, segment_limit = s->offset + s->memsz;
@@ -29,7 +29,8 @@ static bool segment_fits(const struct elf_segment *s, uint64_t offset, uint64_t 
     uint64_t aligned = s->offset > slack ? s->offset - slack : 0;
     if (offset < aligned)
         return false;
-    // It covers less than a page of the segment and goes on behind it: the next one's.
+    // It covers less than a page of the segment and continues after it, so it belongs to the next
+    // one.
     return !(offset > s->offset && segment_limit < offset + PAGE && limit >= segment_limit + PAGE);
 }
 
@@ -67,8 +68,8 @@ static int find_segment(const struct elf *elf, const struct elf_mapping *m, uint
     return 0;
 }
 
-// A file that was stripped down to its debug sections does not tell where in the binary its code
-// was, but how large it was: a mapping of just that size begins where the code begins.
+// A debug file, stripped to its debug sections, does not contain the file offset of the code but
+// its size. A mapping of exactly that size starts at the start of the code.
 static bool place_in_debug_file(const struct elf *elf, const struct elf_mapping *m, uint64_t addr,
                                 uint64_t *vaddr)
 {
@@ -94,7 +95,7 @@ struct wanted_symbol {
     struct elf_mapping *m;
 };
 
-static void take_symbol(void *ctx, const struct elf_symbol *symbol)
+static void find_kernel_symbol(void *ctx, const struct elf_symbol *symbol)
 {
     struct wanted_symbol *w = ctx;
     if (w->m->kernel || strcmp(symbol->name, w->name) != 0)
@@ -109,11 +110,11 @@ void elf_mapping_kernel(struct elf *elf, struct elf_mapping *m, const char *symb
     if (!strstr(elf->path, "vmlinux") && ((m->start | m->limit | m->offset) & (PAGE - 1)) == 0)
         return;
     struct wanted_symbol w = {symbol, m};
-    elf_each_symbol(elf, take_symbol, &w);
+    elf_each_symbol(elf, find_kernel_symbol, &w);
 }
 
-// Kernels: perf takes the address of _text or _stext for the start of the mapping, ChromeOS
-// moves all of it to the bottom. False: it does not look like one.
+// Computes the base of a kernel. perf starts the mapping at the address of _text or _stext.
+// ChromeOS moves the whole mapping to address 0. Returns false if this is not a kernel.
 static bool kernel_base(const struct elf_segment *s, const struct elf_mapping *m, uint64_t *base)
 {
     const uint64_t powerpc = UINT64_C(0xc000000000000000);
@@ -136,7 +137,7 @@ int elf_vaddr(const struct elf *elf, const struct elf_mapping *m, uint64_t addr,
               struct err *e)
 {
     if (m->start == 0 && m->offset == 0 && (m->limit == UINT64_MAX || m->limit == 0)) {
-        *vaddr = addr; // a mapping made up for addresses that need none
+        *vaddr = addr; // an artificial mapping; addresses need no translation
         return 0;
     }
     if (addr < m->start || addr >= m->limit)

@@ -1,4 +1,4 @@
-// The ways from a binary to its separate debug file.
+// Finds separate debug files of a binary.
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,10 +8,10 @@
 
 static const char default_directories[] = "/usr/lib/debug";
 
-static struct elf *open_at(unsigned flags, const char *format, ...)
+static struct elf *open_debug_at(unsigned flags, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static struct elf *open_at(unsigned flags, const char *format, ...)
+static struct elf *open_debug_at(unsigned flags, const char *format, ...)
 {
     char path[PATH_MAX];
     va_list args;
@@ -34,7 +34,7 @@ static bool next_directory(const char **rest, struct str *directory)
     return true;
 }
 
-static struct elf *by_build_id(struct bytes id, const char *directories, unsigned flags)
+static struct elf *debug_by_build_id(struct bytes id, const char *directories, unsigned flags)
 {
     char hex[2 * ELF_BUILD_ID_MAX + 1];
     if (id.n < 2 || id.n > ELF_BUILD_ID_MAX)
@@ -44,7 +44,7 @@ static struct elf *by_build_id(struct bytes id, const char *directories, unsigne
     struct str d;
     for (const char *rest = directories; next_directory(&rest, &d);) {
         struct elf *found =
-            open_at(flags, "%.*s/.build-id/%.2s/%s.debug", (int)d.n, d.p, hex, hex + 2);
+            open_debug_at(flags, "%.*s/.build-id/%.2s/%s.debug", (int)d.n, d.p, hex, hex + 2);
         if (!found)
             continue;
         uint8_t its[ELF_BUILD_ID_MAX];
@@ -56,8 +56,8 @@ static struct elf *by_build_id(struct bytes id, const char *directories, unsigne
     return NULL;
 }
 
-// The one that was asked for, or none: a stale debug file is worse than no debug file.
-static struct elf *with_crc(struct elf *found, const struct elf *not_this, uint32_t crc)
+// Returns the file if its checksum matches, else NULL: a stale debug file is worse than none.
+static struct elf *debug_with_crc(struct elf *found, const struct elf *not_this, uint32_t crc)
 {
     if (!found)
         return NULL;
@@ -67,7 +67,7 @@ static struct elf *with_crc(struct elf *found, const struct elf *not_this, uint3
     return NULL;
 }
 
-static struct elf *by_debuglink(struct elf *elf, const char *directories, unsigned flags)
+static struct elf *debug_by_debuglink(struct elf *elf, const char *directories, unsigned flags)
 {
     const char *name;
     uint32_t crc;
@@ -78,12 +78,13 @@ static struct elf *by_debuglink(struct elf *elf, const char *directories, unsign
         return NULL;
     char *slash = strrchr(real, '/');
     *slash = '\0';
-    struct elf *found = with_crc(open_at(flags, "%s/%s", real, name), elf, crc);
+    struct elf *found = debug_with_crc(open_debug_at(flags, "%s/%s", real, name), elf, crc);
     if (!found)
-        found = with_crc(open_at(flags, "%s/.debug/%s", real, name), elf, crc);
+        found = debug_with_crc(open_debug_at(flags, "%s/.debug/%s", real, name), elf, crc);
     struct str d;
     for (const char *rest = directories; !found && next_directory(&rest, &d);)
-        found = with_crc(open_at(flags, "%.*s%s/%s", (int)d.n, d.p, real, name), elf, crc);
+        found =
+            debug_with_crc(open_debug_at(flags, "%.*s%s/%s", (int)d.n, d.p, real, name), elf, crc);
     return found;
 }
 
@@ -93,12 +94,12 @@ struct elf *elf_find_debug(struct elf *elf, const char *directories, unsigned fl
         directories = default_directories;
     uint8_t id[ELF_BUILD_ID_MAX];
     size_t n = elf_build_id(elf, id);
-    struct elf *found = by_build_id((struct bytes){id, n, NULL}, directories, flags);
+    struct elf *found = debug_by_build_id((struct bytes){id, n, NULL}, directories, flags);
     if (found && strcmp(found->path, elf->path) == 0) {
         elf_free(found);
         found = NULL;
     }
-    return found ? found : by_debuglink(elf, directories, flags);
+    return found ? found : debug_by_debuglink(elf, directories, flags);
 }
 
 struct elf *elf_find_alternate(struct elf *elf, const char *directories, unsigned flags)
@@ -109,17 +110,17 @@ struct elf *elf_find_alternate(struct elf *elf, const char *directories, unsigne
         return NULL;
     if (!directories)
         directories = default_directories;
-    struct elf *found = by_build_id(id, directories, flags);
+    struct elf *found = debug_by_build_id(id, directories, flags);
     if (found)
         return found;
     if (name[0] == '/') {
-        found = open_at(flags, "%s", name);
+        found = open_debug_at(flags, "%s", name);
     } else {
         char real[PATH_MAX];
         if (!realpath(elf->path, real))
             return NULL;
         *strrchr(real, '/') = '\0';
-        found = open_at(flags, "%s/%s", real, name);
+        found = open_debug_at(flags, "%s/%s", real, name);
     }
     if (!found)
         return NULL;

@@ -1,11 +1,11 @@
-// The symbol table as `nm -n` lists it: every named place, code or not, in the order of
-// addresses and names. Where the next one begins is where a function ends for pprof.
+// The symbol table as `nm -n` lists it: every named address, code or not, sorted by address and
+// name. For pprof, a function ends where the next name begins.
 #include <elf.h>
 #include <stdlib.h>
 
 #include "symbol/elf_internal.h"
 
-static bool is_listed(const struct elf *elf, const Elf64_Sym *s, const char *name)
+static bool is_nm_symbol(const struct elf *elf, const Elf64_Sym *s, const char *name)
 {
     unsigned type = ELF64_ST_TYPE(s->st_info);
     if (type == STT_FILE || type == STT_SECTION || s->st_shndx == SHN_UNDEF || !name || !*name)
@@ -40,7 +40,7 @@ struct elf_name *elf_names(struct elf *elf, size_t *n)
         bytes_need(symbols, i * sizeof s, sizeof s);
         memcpy(&s, symbols.p + i * sizeof s, sizeof s);
         const char *name = bytes_string(strings, s.st_name);
-        if (is_listed(elf, &s, name))
+        if (is_nm_symbol(elf, &s, name))
             names[(*n)++] = (struct elf_name){s.st_value, name};
     }
     if (names)

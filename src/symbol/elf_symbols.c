@@ -23,7 +23,7 @@ static const struct elf_section *table_of(const struct elf *elf, uint32_t type)
     return NULL;
 }
 
-static void prepare(struct elf *elf)
+static void load_symbol_table(struct elf *elf)
 {
     if (elf->symbols_ready)
         return;
@@ -47,14 +47,15 @@ static inline Elf64_Sym symbol_get(const struct elf *elf, uint32_t i)
     return s;
 }
 
-// In a pass over all symbols: a large table need not be in memory as a whole.
-static void pass_by(struct elf *elf, uint32_t i)
+// Releases pages during a pass over all symbols, so that a large table need not be in memory as a
+// whole.
+static void limit_pass_pages(struct elf *elf, uint32_t i)
 {
     if (i % 4096 == 0 && elf_pages(elf) > PASS_BYTES)
         elf_forget_pages(elf);
 }
 
-// aarch64 marks code and data by symbols of its own ($x, $d).
+// aarch64 marks code and data with special symbols ($x, $d).
 static bool is_marker(const struct elf *elf, const Elf64_Sym *s)
 {
     if (elf->machine != EM_AARCH64 && elf->machine != EM_RISCV)
@@ -65,7 +66,7 @@ static bool is_marker(const struct elf *elf, const Elf64_Sym *s)
     return elf->strings.p[s->st_name] == '$';
 }
 
-static inline bool wanted(const struct elf *elf, const Elf64_Sym *s)
+static inline bool is_lookup_symbol(const struct elf *elf, const Elf64_Sym *s)
 {
     unsigned type = ELF64_ST_TYPE(s->st_info);
     if (type != STT_FUNC && type != STT_NOTYPE && type != STT_OBJECT && type != STT_GNU_IFUNC)
@@ -77,7 +78,8 @@ static inline bool wanted(const struct elf *elf, const Elf64_Sym *s)
     return !is_marker(elf, s);
 }
 
-// The last file before a symbol, which all local symbols behind it are of. 0: none.
+// Returns the last STT_FILE symbol before a symbol, to which the local symbols after it belong; 0
+// if there is none.
 static uint32_t file_before(const struct elf *elf, uint32_t symbol)
 {
     if (!elf->files) {
@@ -96,7 +98,7 @@ static uint32_t file_before(const struct elf *elf, uint32_t symbol)
     return low ? elf->files[low - 1] : 0;
 }
 
-static void fill(const struct elf *elf, uint32_t i, struct elf_symbol *out)
+static void fill_symbol(const struct elf *elf, uint32_t i, struct elf_symbol *out)
 {
     Elf64_Sym s = symbol_get(elf, i);
     const char *name = bytes_string(elf->strings, s.st_name);
@@ -113,10 +115,10 @@ static void forget_files(struct elf *elf)
     elf->n_files = 0;
 }
 
-// False: out of memory, and none is known.
-static bool note_file(struct elf *elf, uint32_t symbol)
+// Returns false if out of memory; then the table is dropped.
+static bool add_file_symbol(struct elf *elf, uint32_t symbol)
 {
-    // There is room up to the next power of two.
+    // The capacity is the next power of two.
     if ((elf->n_files & (elf->n_files - 1)) == 0) {
         size_t room = elf->n_files ? (size_t)elf->n_files * 2 : 1;
         uint32_t *more = realloc(elf->files, room * sizeof *more);
@@ -130,29 +132,29 @@ static bool note_file(struct elf *elf, uint32_t symbol)
     return true;
 }
 
-static void sort(struct elf *elf)
+static void sort_symbols(struct elf *elf)
 {
     struct radix_pair *pairs = malloc(((size_t)elf->n_symbols + 1) * sizeof *pairs);
     if (!pairs)
         return;
     size_t n = 0;
-    // One at 0, where no symbol is: there is a table of files even if there are none.
-    bool noted = note_file(elf, 0);
+    // A sentinel at 0, where no symbol is: the table exists even without STT_FILE symbols.
+    bool has_files = add_file_symbol(elf, 0);
     for (uint32_t i = 1; i < elf->n_symbols; i++) {
         Elf64_Sym s = symbol_get(elf, i);
-        if (noted && ELF64_ST_TYPE(s.st_info) == STT_FILE)
-            noted = note_file(elf, i);
-        if (wanted(elf, &s))
+        if (has_files && ELF64_ST_TYPE(s.st_info) == STT_FILE)
+            has_files = add_file_symbol(elf, i);
+        if (is_lookup_symbol(elf, &s))
             pairs[n++] = (struct radix_pair){
                 s.st_value, i, s.st_size < UINT32_MAX ? (uint32_t)s.st_size : UINT32_MAX};
-        pass_by(elf, i);
+        limit_pass_pages(elf, i);
     }
     if (!radix_sort(pairs, n)) {
         free(pairs);
         forget_files(elf);
         return;
     }
-    // Of those at one address the largest, of several such the last.
+    // Of the symbols at one address keep the largest, and the last of equal ones.
     size_t kept = 0;
     uint64_t size = 0;
     for (size_t i = 0; i < n; i++) {
@@ -175,9 +177,9 @@ static void sort(struct elf *elf)
 
 void elf_expect_lookups(struct elf *elf)
 {
-    prepare(elf);
+    load_symbol_table(elf);
     if (!elf->order)
-        sort(elf);
+        sort_symbols(elf);
 }
 
 void elf_symbols_free(struct elf *elf)
@@ -193,12 +195,12 @@ static uint32_t scan_for(struct elf *elf, uint64_t addr)
     uint64_t best_addr = 0, best_size = 0;
     for (uint32_t i = 1; i < elf->n_symbols; i++) {
         Elf64_Sym s = symbol_get(elf, i);
-        pass_by(elf, i);
+        limit_pass_pages(elf, i);
         if (s.st_value > addr || (best && s.st_value < best_addr))
             continue;
         if (best && s.st_value == best_addr && s.st_size < best_size)
             continue;
-        if (!wanted(elf, &s))
+        if (!is_lookup_symbol(elf, &s))
             continue;
         best = i;
         best_addr = s.st_value;
@@ -222,9 +224,9 @@ static uint32_t search_for(const struct elf *elf, uint64_t addr)
 
 uint32_t elf_symbol_find(struct elf *elf, uint64_t addr)
 {
-    prepare(elf);
+    load_symbol_table(elf);
     if (!elf->order && elf->lookups++ == SCANS_BEFORE_SORTING)
-        sort(elf);
+        sort_symbols(elf);
     return elf->order ? search_for(elf, addr) : scan_for(elf, addr);
 }
 
@@ -233,16 +235,16 @@ bool elf_symbol_get(struct elf *elf, uint32_t i, uint64_t addr, struct elf_symbo
     if (i == 0)
         return false;
     Elf64_Sym s = symbol_get(elf, i);
-    if (!wanted(elf, &s)) // the file has changed since
+    if (!is_lookup_symbol(elf, &s)) // the file has changed since
         return false;
     if (s.st_size != 0 && s.st_value + s.st_size <= addr)
         return false;
-    // Without a size it reaches to the next one, but not out of its section: the oracle calls
-    // all of .plt _init.
+    // Without a size, the symbol extends to the next one but not beyond its section.
+    // llvm-symbolizer has no such bound and calls all of .plt _init.
     const struct elf_section *in = &elf->sections[s.st_shndx];
     if (s.st_size == 0 && addr != s.st_value && addr - in->addr >= in->size)
         return false;
-    fill(elf, i, symbol);
+    fill_symbol(elf, i, symbol);
     return true;
 }
 
@@ -253,11 +255,11 @@ bool elf_symbol_at(struct elf *elf, uint64_t addr, struct elf_symbol *symbol)
 
 void elf_each_symbol(struct elf *elf, void (*call)(void *ctx, const struct elf_symbol *), void *ctx)
 {
-    prepare(elf);
+    load_symbol_table(elf);
     for (uint32_t i = 1; i < elf->n_symbols; i++) {
         Elf64_Sym s = symbol_get(elf, i);
-        pass_by(elf, i);
-        if (!wanted(elf, &s))
+        limit_pass_pages(elf, i);
+        if (!is_lookup_symbol(elf, &s))
             continue;
         const char *name = bytes_string(elf->strings, s.st_name);
         struct elf_symbol out = {s.st_value, s.st_size, name ? name : "", NULL};

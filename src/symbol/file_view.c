@@ -10,10 +10,10 @@
 
 enum {
     AHEAD_MIN = 8 << 10,
-    AHEAD_MAX = 256 << 10, // once reads follow each other
+    AHEAD_MAX = 256 << 10, // for sequential reads
 };
 
-static int open_file(const char *path)
+static int view_open_file(const char *path)
 {
     return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 }
@@ -50,7 +50,7 @@ static struct file_view *view_new(const char *path, const struct stat *st)
     void *p = mmap(NULL, round_up(view->n), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p != MAP_FAILED) {
-        // A huge page for each small read would take 2 MiB.
+        // With huge pages, each small read would take 2 MiB.
         madvise(p, round_up(view->n), MADV_NOHUGEPAGE);
         view->p = p;
     }
@@ -63,7 +63,7 @@ static struct file_view *view_new(const char *path, const struct stat *st)
 struct file_view *file_view_open(const char *path, struct err *e)
 {
     struct stat st;
-    int fd = open_file(path);
+    int fd = view_open_file(path);
     if (fd < 0 || fstat(fd, &st)) {
         err_set(e, "%s: %s", path, strerror(errno));
         if (fd >= 0)
@@ -107,7 +107,7 @@ size_t file_view_memory(const struct file_view *view)
     return sizeof *view + bitmap_bytes(view) + view->held;
 }
 
-// Compares the open file with the one that was opened first; true if it is the same inode.
+// Compares the open file with the one opened first. Returns true if it is the same inode.
 static bool check_identity(struct file_view *view)
 {
     struct stat st;
@@ -135,23 +135,23 @@ bool file_view_has_changed(struct file_view *view)
     return view->changed;
 }
 
-static bool ready_to_read(struct file_view *view)
+static bool view_open_for_read(struct file_view *view)
 {
     if (view->fd < 0 && !view->changed) {
-        view->fd = open_file(view->path);
+        view->fd = view_open_file(view->path);
         view->changed = view->fd < 0;
         if (view->fd >= 0 && !check_identity(view)) {
-            close(view->fd); // another file, which we opened
+            close(view->fd); // not the host's: we opened this other file
             view->fd = -1;
         }
     }
     return !view->changed;
 }
 
-// False: the file has changed, or cannot be read.
-static bool read_file(struct file_view *view, size_t offset, uint8_t *to, size_t n)
+// Returns false if the file has changed or cannot be read.
+static bool view_read_file(struct file_view *view, size_t offset, uint8_t *to, size_t n)
 {
-    if (!ready_to_read(view))
+    if (!view_open_for_read(view))
         return false;
     while (n) {
         ssize_t got = pread(view->fd, to, n, (off_t)offset);
@@ -169,10 +169,10 @@ static bool read_file(struct file_view *view, size_t offset, uint8_t *to, size_t
 
 bool file_view_copy(struct file_view *view, size_t offset, void *to, size_t n)
 {
-    return offset <= view->n && n <= view->n - offset && read_file(view, offset, to, n);
+    return offset <= view->n && n <= view->n - offset && view_read_file(view, offset, to, n);
 }
 
-static bool is_read(const struct file_view *view, size_t page)
+static bool is_page_read(const struct file_view *view, size_t page)
 {
     return view->pages[page / 64] >> page % 64 & 1;
 }
@@ -182,7 +182,7 @@ static void fill_pages(struct file_view *view, size_t first, size_t end)
 {
     size_t at = first * FILE_VIEW_PAGE, to = end * FILE_VIEW_PAGE;
     to = to < view->n ? to : view->n;
-    read_file(view, at, view->p + at, to - at);
+    view_read_file(view, at, view->p + at, to - at);
     for (size_t i = first; i < end; i++)
         view->pages[i / 64] |= UINT64_C(1) << i % 64;
     view->held += (end - first) * FILE_VIEW_PAGE;
@@ -193,7 +193,7 @@ const uint8_t *file_view_fill(struct file_view *view, const uint8_t *p, size_t n
     size_t at = (size_t)(p - view->p), pages = round_up(view->n) / FILE_VIEW_PAGE;
     size_t page = at / FILE_VIEW_PAGE, needed = (at + n + FILE_VIEW_PAGE - 1) / FILE_VIEW_PAGE;
     while (page < needed) {
-        if (is_read(view, page)) {
+        if (is_page_read(view, page)) {
             page++;
             continue;
         }
@@ -204,13 +204,13 @@ const uint8_t *file_view_fill(struct file_view *view, const uint8_t *p, size_t n
         size_t end = page + view->ahead / FILE_VIEW_PAGE, stop = page;
         end = end < needed ? needed : end;
         end = end < pages ? end : pages;
-        while (stop < end && !is_read(view, stop))
+        while (stop < end && !is_page_read(view, stop))
             stop++;
         fill_pages(view, page, stop);
         page = stop;
         view->next = page * FILE_VIEW_PAGE;
     }
-    while (page < pages && page < needed + AHEAD_MAX / FILE_VIEW_PAGE && is_read(view, page))
+    while (page < pages && page < needed + AHEAD_MAX / FILE_VIEW_PAGE && is_page_read(view, page))
         page++;
     size_t end = page * FILE_VIEW_PAGE;
     return view->p + (end < view->n ? end : view->n);

@@ -1,16 +1,15 @@
-// A file of the host process, read piece by piece into memory of our own. Mapping it would be
-// faster, but a mapped file that is cut short kills the process with SIGBUS.
+// Reads a file inside the host process, piece by piece, into kiln's own memory. Mapping would be
+// faster, but truncating a mapped file kills the process with SIGBUS.
 //
-// The view reserves one stretch of addresses for the whole file. Pages are zeros until they are
-// read from the file, so a pointer into the view never faults, whatever happens to the file.
+// The view reserves one address range for the whole file. Pages are zero until they are read, so a
+// pointer into the view never faults, whatever happens to the file.
 //
-// The file is opened when it is read and closed by file_view_rest: the host may close our
-// descriptor and reuse its number, so we hold it for the time of a few look-ups only, and close it
-// only if it still is ours. Once the file is not what it was (its inode, size or time of
-// modification), nothing more is read and file_view_has_changed is true: answers that were found in
-// the view mean nothing.
+// The file is opened for reading and closed by file_view_rest. The host may close this descriptor
+// and reuse its number. Therefore it is held only for a few lookups, and closed only if it still
+// refers to the file. Once the file has changed (inode, size or modification time), nothing more is
+// read and file_view_has_changed returns true. Results found in the view are then invalid.
 //
-// One thread at a time.
+// Use a view from one thread at a time.
 #pragma once
 
 #include <stdbool.h>
@@ -24,34 +23,35 @@ enum { FILE_VIEW_PAGE = 4096 };
 struct file_view {
     uint8_t *p;
     size_t n;
-    uint64_t *pages; // a bit for each page that was read
+    uint64_t *pages; // one bit per page that was read
     size_t held;     // bytes of pages that were read
-    size_t next;     // where the last read ended, and how much it was
+    size_t next;     // end of the last read; ahead is its size
     size_t ahead;
     int fd; // -1: not open
     bool changed;
-    uint64_t identity[5]; // device, inode, size, time of the last change
+    uint64_t identity[5]; // device, inode, size, modification time
     char *path;
 };
 
-// NULL with e filled.
+// Returns NULL with e filled on failure.
 struct file_view *file_view_open(const char *path, struct err *e);
 void file_view_free(struct file_view *view);
 
 // Closes the descriptor until the next read.
 void file_view_rest(struct file_view *view);
-// Gives back all pages: they are zeros until they are read again.
+// Releases all pages. They are zero until they are read again.
 void file_view_forget(struct file_view *view);
 // Whether the file has changed since it was opened.
 bool file_view_has_changed(struct file_view *view);
-// Bytes of memory in use.
+// Returns the bytes of memory in use.
 size_t file_view_memory(const struct file_view *view);
 
-// Copies a part of the file past the view's own pages. False: it cannot be read, or has changed.
+// Copies a part of the file without keeping its pages. Returns false if the file cannot be read or
+// has changed.
 bool file_view_copy(struct file_view *view, size_t offset, void *to, size_t n);
 
-// Reads [p, p + n), which must lie in the view, with some bytes ahead. Returns the end of what is
-// there now, p + n or more.
+// Reads [p, p + n), which must lie in the view, and some bytes ahead. Returns the end of the bytes
+// that are now in memory, at least p + n.
 const uint8_t *file_view_fill(struct file_view *view, const uint8_t *p, size_t n);
 
 static inline bool file_view_has(const struct file_view *view, const uint8_t *p, size_t n)
@@ -68,5 +68,5 @@ static inline void file_view_need(struct file_view *view, const uint8_t *p, size
         file_view_fill(view, p, n);
 }
 
-// The first NUL in [p, end), read so far; NULL: there is none.
+// Returns the first NUL in [p, end), reading as necessary, or NULL.
 const uint8_t *file_view_find_nul(struct file_view *view, const uint8_t *p, const uint8_t *end);

@@ -1,5 +1,5 @@
-// Unpacking of sections. zlib is linked; zstd and xz are loaded when a section needs them
-// and the caller allows it, so that a service carries neither.
+// Decompresses sections. zlib is linked. zstd and xz are loaded on demand if the caller allows it,
+// so that a service loads neither.
 #include <dlfcn.h>
 #include <elf.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@ enum {
     PIECE_BYTES = 64 << 10,
 };
 
-// The next bytes of b, taken out of it: those of a view by way of piece. No bytes: that was all, or
-// the file cannot be read.
-static struct bytes next_piece(struct bytes *b, uint8_t *piece)
+// Takes the next bytes off b. Bytes of a view are copied to piece. Returns no bytes at the end, or
+// if the file cannot be read.
+static struct bytes next_input_piece(struct bytes *b, uint8_t *piece)
 {
     size_t step = b->view ? PIECE_BYTES : STEP_BYTES;
     struct bytes next = {b->view ? piece : b->p, b->n < step ? b->n : step, NULL};
@@ -42,7 +42,7 @@ static bool inflate_zlib(struct bytes in, uint8_t *out, size_t n)
     int result = Z_OK;
     while (result == Z_OK) {
         if (z.avail_in == 0 && in.n) {
-            struct bytes next = next_piece(&in, piece);
+            struct bytes next = next_input_piece(&in, piece);
             z.next_in = (Bytef *)next.p;
             z.avail_in = (uInt)next.n;
         }
@@ -74,7 +74,7 @@ static bool inflate_libdeflate(struct bytes in, uint8_t *out, size_t n)
     return done;
 }
 
-static bool inflate_zstd(struct bytes in, uint8_t *out, size_t n)
+static bool inflate_section_zstd(struct bytes in, uint8_t *out, size_t n)
 {
     static size_t (*decompress)(void *, size_t, const void *, size_t);
     if (!decompress) {
@@ -93,14 +93,14 @@ bool inflate_section(unsigned kind, struct bytes in, uint8_t *out, size_t n, uns
     if (kind == ELFCOMPRESS_ZLIB)
         return inflate_zlib(in, out, n);
     if (kind == ELFCOMPRESS_ZSTD && (flags & ELF_OWN_PROCESS))
-        return inflate_zstd(in, out, n);
+        return inflate_section_zstd(in, out, n);
     return false;
 }
 
 bool inflate_xz(struct bytes in, size_t limit, struct bytes *out, unsigned flags)
 {
-    // lzma_stream_buffer_decode of liblzma 5: (memlimit, flags, allocator, in, in_pos,
-    // in_size, out, out_pos, out_size); LZMA_OK is 0, LZMA_BUF_ERROR 10.
+    // lzma_stream_buffer_decode of liblzma 5: (memlimit, flags, allocator, in, in_pos, in_size,
+    // out, out_pos, out_size). LZMA_OK is 0, LZMA_BUF_ERROR is 10.
     static int (*decode)(uint64_t *, uint32_t, const void *, const uint8_t *, size_t *, size_t,
                          uint8_t *, size_t *, size_t);
     if (!(flags & ELF_OWN_PROCESS))
@@ -135,7 +135,7 @@ uint32_t inflate_crc32(struct bytes b)
     uLong crc = crc32(0, NULL, 0);
     uint8_t *piece = b.view ? malloc(PIECE_BYTES) : NULL;
     struct bytes next;
-    while ((!b.view || piece) && b.n && (next = next_piece(&b, piece)).n)
+    while ((!b.view || piece) && b.n && (next = next_input_piece(&b, piece)).n)
         crc = crc32(crc, next.p, (uInt)next.n);
     free(piece);
     return (uint32_t)crc;

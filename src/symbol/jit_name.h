@@ -1,5 +1,5 @@
-// The name of an address in code that was made at run time, as a just-in-time compiler wrote it
-// down. The addresses to look for are known before a file is read, so nothing else of it is kept.
+// Names of addresses in JIT-compiled code, from files that the JIT compiler wrote. The addresses
+// are known before a file is read, so only their names are kept.
 #pragma once
 
 #include "base/arena.h"
@@ -7,19 +7,19 @@
 
 struct jit_name {
     uint64_t address;
-    struct str name; // in the arena; empty: none
+    struct str name; // in the arena; empty: unknown
     struct str file; // empty: unknown
     uint32_t line;
-    // Of jitdump.c: the line that it has if the code that is loaded next covers it.
+    // For jitdump.c: the line, if the next code load covers the address.
     uint32_t next_line, next_record;
     struct str next_file;
-    uint32_t room, file_room, next_file_room; // of the texts
+    uint32_t room, file_room, next_file_room; // capacities of the texts
 };
 
-enum { JIT_NAME_MAX = 1024 }; // longer names are cut
+enum { JIT_NAME_MAX = 1024 }; // longer names are truncated
 
-// Code comes and goes at the same address, so a text takes the memory of the one before it. room:
-// the size of that.
+// Sets *to to a copy of text. Reuses its memory, of which *room is the size, because code at one
+// address may be replaced often.
 static inline void jit_set_text(struct arena *arena, struct str *to, uint32_t *room,
                                 struct str text)
 {
@@ -32,7 +32,7 @@ static inline void jit_set_text(struct arena *arena, struct str *to, uint32_t *r
     to->n = text.n;
 }
 
-// Of names, which are sorted by address.
+// Returns the index of the first name at or after address. names must be sorted by address.
 static inline size_t jit_first_at_or_after(const struct jit_name *names, size_t n, uint64_t address)
 {
     size_t low = 0, high = n;

@@ -11,7 +11,7 @@
 #include "symbol/jitdump.h"
 #include "symbol/perf_map.h"
 
-enum { FILE_MAX = 256 << 20 }; // what follows is not read
+enum { FILE_MAX = 256 << 20 }; // the rest of a file is ignored
 
 int jit_open(const char *path, uint32_t user)
 {
@@ -47,7 +47,7 @@ bool jit_is_wanted(const struct model_profile *p)
 
 // --- files ---
 
-static size_t read_at(void *ctx, uint64_t offset, void *to, size_t n)
+static size_t read_jit_file(void *ctx, uint64_t offset, void *to, size_t n)
 {
     int fd = *(int *)ctx;
     size_t done = 0;
@@ -72,7 +72,7 @@ static void read_perf_map(int fd, struct jit_name *names, size_t n, struct arena
     uint8_t *piece = arena_alloc(arena, PIECE);
     size_t got;
     perf_map_begin(map, names, n, arena);
-    for (uint64_t at = 0; (got = read_at(&fd, at, piece, PIECE)) > 0; at += got)
+    for (uint64_t at = 0; (got = read_jit_file(&fd, at, piece, PIECE)) > 0; at += got)
         perf_map_feed(map, piece, got);
     perf_map_end(map);
 }
@@ -84,25 +84,25 @@ static void read_files(const struct jit_files *files, struct jit_name *names, si
     if (files->perf_map >= 0)
         read_perf_map(files->perf_map, names, n, arena);
     if (dump >= 0)
-        jitdump_read(read_at, &dump, names, n, arena);
+        jitdump_read(read_jit_file, &dump, names, n, arena);
 }
 
 // --- profiles ---
 
-static int by_address(const void *a, const void *b)
+static int compare_jit_addresses(const void *a, const void *b)
 {
     const struct jit_name *x = a, *y = b;
     return (x->address > y->address) - (x->address < y->address);
 }
 
-// The distinct addresses of p that may be of such code.
+// Collects the distinct addresses of p that may be JIT-compiled code. Returns their number.
 static size_t collect_addresses(const struct model_profile *p, struct jit_name *names)
 {
     size_t n = 0, kept = 0;
     for (uint32_t i = 0; i < p->n_locations; i++)
         if (may_be_jitted(p, &p->locations[i]))
             names[n++].address = p->locations[i].address;
-    qsort(names, n, sizeof *names, by_address);
+    qsort(names, n, sizeof *names, compare_jit_addresses);
     for (size_t i = 0; i < n; i++)
         if (kept == 0 || names[kept - 1].address != names[i].address)
             names[kept++] = names[i];
@@ -112,11 +112,11 @@ static size_t collect_addresses(const struct model_profile *p, struct jit_name *
 struct work {
     struct model_profile *p;
     struct arena *arena;
-    struct hash_table functions; // that were added, by name and file
+    struct hash_table functions; // added functions, by name and file
     size_t cap_functions, cap_lines;
 };
 
-static uint32_t find_function(struct work *w, const struct jit_name *name)
+static uint32_t jit_intern_function(struct work *w, const struct jit_name *name)
 {
     struct model_profile *p = w->p;
     uint32_t text = model_intern_borrowed(p->strings, name->name);
@@ -134,10 +134,10 @@ static uint32_t find_function(struct work *w, const struct jit_name *name)
     return p->n_functions++;
 }
 
-static void name_location(struct work *w, struct model_location *l, const struct jit_name *name)
+static void jit_name_location(struct work *w, struct model_location *l, const struct jit_name *name)
 {
     struct model_profile *p = w->p;
-    uint32_t function = find_function(w, name);
+    uint32_t function = jit_intern_function(w, name);
     p->lines = arena_push(w->arena, p->lines, p->n_lines, &w->cap_lines, sizeof *p->lines);
     p->lines[p->n_lines] = (struct model_line){.function = function, .line = name->line};
     l->first_line = p->n_lines++;
@@ -150,8 +150,8 @@ static void name_location(struct work *w, struct model_location *l, const struct
     m->has_line_numbers |= name->line > 0;
 }
 
-static void name_profile(struct model_profile *p, const struct jit_files *files,
-                         struct arena *arena)
+static void jit_name_locations(struct model_profile *p, const struct jit_files *files,
+                               struct arena *arena)
 {
     struct work w = {p, arena, .cap_functions = p->n_functions, .cap_lines = p->n_lines};
     struct jit_name *names = arena_array(arena, p->n_locations + 1, sizeof *names);
@@ -162,11 +162,12 @@ static void name_profile(struct model_profile *p, const struct jit_files *files,
     hash_init(&w.functions, arena, n);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct jit_name key = {.address = p->locations[i].address};
-        const struct jit_name *found = may_be_jitted(p, &p->locations[i])
-                                           ? bsearch(&key, names, n, sizeof key, by_address)
-                                           : NULL;
+        const struct jit_name *found =
+            may_be_jitted(p, &p->locations[i])
+                ? bsearch(&key, names, n, sizeof key, compare_jit_addresses)
+                : NULL;
         if (found && found->name.n)
-            name_location(&w, &p->locations[i], found);
+            jit_name_location(&w, &p->locations[i], found);
     }
 }
 
@@ -178,7 +179,7 @@ int jit_name_profile(struct model_profile *p, const struct jit_files *files, str
         return 0;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
-    name_profile(p, files, arena);
+    jit_name_locations(p, files, arena);
     arena_try_end(arena);
     return 0;
 }

@@ -6,7 +6,7 @@ enum {
     MAGIC = 0x4A695444,
     VERSION = 1,
     HEADER_SIZE = 40,
-    RECORD_SIZE = 16, // of a record's head
+    RECORD_SIZE = 16, // of the header of a record
     LOAD_SIZE = RECORD_SIZE + 40,
     MOVE_SIZE = RECORD_SIZE + 48,
     DEBUG_SIZE = RECORD_SIZE + 16,
@@ -17,7 +17,7 @@ enum {
 
 enum { CODE_LOAD, CODE_MOVE, CODE_DEBUG_INFO };
 
-// Code that was moved to where an address is asked for. Its name stands where it was loaded.
+// Code that was moved to an address of interest. Its name is in the record that loaded it.
 struct moved {
     uint64_t index;
     struct str name;
@@ -30,24 +30,24 @@ struct dump {
     struct arena *arena;
     struct jit_name *names;
     size_t n;
-    // What was read: [at, at + n_window).
+    // The current window of the file: [at, at + n_window).
     uint8_t *window;
     uint64_t at;
     size_t n_window;
-    // The lines that were read last are of the code that is loaded next.
+    // The latest line records describe the code that is loaded next.
     uint64_t debug_address;
     uint32_t debug_record;
-    // The last of them lasts until the end of that code. 0: there is none.
+    // The last line extends to the end of that code. 0: none.
     uint64_t last_address;
     uint32_t last_line;
     size_t n_file;
-    char file[JIT_NAME_MAX]; // of the last line that was read
+    char file[JIT_NAME_MAX]; // file of the latest line
     struct moved *moved;     // sorted by index in the second pass
     size_t n_moved, cap_moved;
     bool second_pass;
 };
 
-// n bytes at offset, which stay until the next call; NULL: the file has ended.
+// Returns n bytes at offset, valid until the next call, or NULL at the end of the file.
 static const uint8_t *bytes_at(struct dump *d, uint64_t offset, size_t n)
 {
     if (offset < d->at || offset - d->at > d->n_window || n > d->n_window - (offset - d->at)) {
@@ -58,8 +58,8 @@ static const uint8_t *bytes_at(struct dump *d, uint64_t offset, size_t n)
     return inset <= d->n_window && n <= d->n_window - inset ? d->window + inset : NULL;
 }
 
-// The text at offset, cut where it is too long, before end; *next: behind its NUL. False: it has
-// none.
+// Reads the text at offset, which ends before end, and truncates it if it is too long. Sets *next
+// after its NUL. Returns false if there is no NUL.
 static bool text_at(struct dump *d, uint64_t offset, uint64_t end, struct str *text, uint64_t *next)
 {
     size_t most = end - offset < JIT_NAME_MAX ? (size_t)(end - offset) : JIT_NAME_MAX;
@@ -71,7 +71,7 @@ static bool text_at(struct dump *d, uint64_t offset, uint64_t end, struct str *t
     *next = offset + text->n + 1;
     if (nul)
         return true;
-    // Find the end of a long one.
+    // Find the end of a long text.
     for (uint64_t at = offset + most; at < end; at++) {
         p = bytes_at(d, at, 1);
         if (!p || *p == 0) {
@@ -98,8 +98,9 @@ static uint32_t u32_at(const uint8_t *p)
     return v;
 }
 
-// Names what lies in the code.
-static void name_code(struct dump *d, uint64_t start, uint64_t size, struct str name, bool lines)
+// Names the addresses inside the code.
+static void jitdump_name_code(struct dump *d, uint64_t start, uint64_t size, struct str name,
+                              bool lines)
 {
     for (size_t i = jit_first_at_or_after(d->names, d->n, start);
          i < d->n && d->names[i].address - start < size; i++) {
@@ -112,7 +113,7 @@ static void name_code(struct dump *d, uint64_t start, uint64_t size, struct str 
     }
 }
 
-static int by_index(const void *a, const void *b)
+static int compare_moved_index(const void *a, const void *b)
 {
     const struct moved *x = a, *y = b;
     return (x->index > y->index) - (x->index < y->index);
@@ -121,12 +122,13 @@ static int by_index(const void *a, const void *b)
 static struct moved *find_moved(struct dump *d, uint64_t index)
 {
     struct moved key = {.index = index};
-    return d->second_pass && d->n_moved ? bsearch(&key, d->moved, d->n_moved, sizeof key, by_index)
-                                        : NULL;
+    return d->second_pass && d->n_moved
+               ? bsearch(&key, d->moved, d->n_moved, sizeof key, compare_moved_index)
+               : NULL;
 }
 
-// Of the addresses that are asked for, [low, high) have this line of the file that was read last.
-static void take_line(struct dump *d, uint64_t low, uint64_t high, uint32_t line)
+// Sets the next line of all wanted addresses in [low, high). The file is the latest one read.
+static void jitdump_set_line(struct dump *d, uint64_t low, uint64_t high, uint32_t line)
 {
     struct str file = {d->file, d->n_file};
     for (size_t i = jit_first_at_or_after(d->names, d->n, low);
@@ -138,7 +140,7 @@ static void take_line(struct dump *d, uint64_t low, uint64_t high, uint32_t line
     }
 }
 
-static void take_load(struct dump *d, uint64_t at, uint64_t end)
+static void jitdump_read_load(struct dump *d, uint64_t at, uint64_t end)
 {
     const uint8_t *p = bytes_at(d, at, LOAD_SIZE);
     if (!p)
@@ -154,13 +156,13 @@ static void take_load(struct dump *d, uint64_t at, uint64_t end)
         return;
     uint64_t code_end = size < UINT64_MAX - address ? address + size : UINT64_MAX;
     if (lines && d->last_address)
-        take_line(d, d->last_address, code_end, d->last_line);
-    name_code(d, address, size, name, lines);
+        jitdump_set_line(d, d->last_address, code_end, d->last_line);
+    jitdump_name_code(d, address, size, name, lines);
     if (moved)
         jit_set_text(d->arena, &moved->name, &moved->room, name);
 }
 
-static void take_move(struct dump *d, uint64_t at)
+static void jitdump_read_move(struct dump *d, uint64_t at)
 {
     const uint8_t *p = bytes_at(d, at, MOVE_SIZE);
     if (!p)
@@ -171,14 +173,14 @@ static void take_move(struct dump *d, uint64_t at)
         return;
     struct moved *moved = find_moved(d, index);
     if (moved && moved->name.n)
-        name_code(d, address, size, moved->name, false);
+        jitdump_name_code(d, address, size, moved->name, false);
     if (d->second_pass || d->n_moved == MOVED_MAX)
         return;
     d->moved = arena_push(d->arena, d->moved, d->n_moved, &d->cap_moved, sizeof *d->moved);
     d->moved[d->n_moved++] = (struct moved){.index = index};
 }
 
-static void take_debug_info(struct dump *d, uint64_t at, uint64_t end)
+static void jitdump_read_debug_info(struct dump *d, uint64_t at, uint64_t end)
 {
     const uint8_t *p = bytes_at(d, at, DEBUG_SIZE);
     if (!p)
@@ -197,10 +199,10 @@ static void take_debug_info(struct dump *d, uint64_t at, uint64_t end)
         uint64_t here = u64_at(p);
         uint32_t its_line = u32_at(p + 8);
         if (i > 0 && here > address)
-            take_line(d, address, here, line);
+            jitdump_set_line(d, address, here, line);
         if (!text_at(d, next + ENTRY_SIZE, end, &text, &next))
             break;
-        // 0xff stands for the name before it.
+        // 0xff means the same file as before.
         if (!(text.n == 1 && (uint8_t)text.p[0] == 0xff)) {
             memcpy(d->file, text.p, text.n);
             d->n_file = text.n;
@@ -212,7 +214,7 @@ static void take_debug_info(struct dump *d, uint64_t at, uint64_t end)
     d->last_line = line;
 }
 
-static void read_records(struct dump *d, uint64_t at)
+static void jitdump_read_records(struct dump *d, uint64_t at)
 {
     const uint8_t *p;
     while ((p = bytes_at(d, at, RECORD_SIZE))) {
@@ -221,11 +223,11 @@ static void read_records(struct dump *d, uint64_t at)
             return;
         uint64_t end = at + size;
         if (kind == CODE_LOAD && size > LOAD_SIZE)
-            take_load(d, at, end);
+            jitdump_read_load(d, at, end);
         else if (kind == CODE_MOVE && size >= MOVE_SIZE)
-            take_move(d, at);
+            jitdump_read_move(d, at);
         else if (kind == CODE_DEBUG_INFO && size >= DEBUG_SIZE)
-            take_debug_info(d, at, end);
+            jitdump_read_debug_info(d, at, end);
         at = end;
     }
 }
@@ -233,7 +235,7 @@ static void read_records(struct dump *d, uint64_t at)
 static void sort_moved(struct dump *d)
 {
     size_t kept = 0;
-    qsort(d->moved, d->n_moved, sizeof *d->moved, by_index);
+    qsort(d->moved, d->n_moved, sizeof *d->moved, compare_moved_index);
     for (size_t i = 0; i < d->n_moved; i++)
         if (kept == 0 || d->moved[kept - 1].index != d->moved[i].index)
             d->moved[kept++] = d->moved[i];
@@ -249,12 +251,12 @@ bool jitdump_read(jitdump_read_fn *read, void *ctx, struct jit_name *names, size
     if (!p || u32_at(p) != MAGIC || u32_at(p + 4) != VERSION || u32_at(p + 8) < HEADER_SIZE)
         return false;
     uint64_t first = u32_at(p + 8);
-    read_records(&d, first);
+    jitdump_read_records(&d, first);
     if (d.n_moved) {
         sort_moved(&d);
         d.second_pass = true;
         d.debug_record++;
-        read_records(&d, first);
+        jitdump_read_records(&d, first);
     }
     return true;
 }

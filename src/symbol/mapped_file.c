@@ -6,14 +6,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAPPED_MAX = 4096 }; // files beyond that are not guarded
+enum { MAPPED_MAX = 4096 }; // further files are not guarded
 
 static struct {
-    _Atomic uintptr_t start; // 0: free, 1: being filled in
+    _Atomic uintptr_t start; // 0: free; 1: being filled in
     _Atomic uintptr_t end;
 } mapped[MAPPED_MAX];
 
-static _Atomic size_t n_mapped; // entries that were ever used
+static _Atomic size_t n_mapped; // entries ever used
 
 static void on_bus_error(int signo, siginfo_t *info, void *context)
 {
@@ -28,7 +28,7 @@ static void on_bus_error(int signo, siginfo_t *info, void *context)
         if (zeros != MAP_FAILED)
             return;
     }
-    signal(signo, SIG_DFL); // the access repeats, and ends the process
+    signal(signo, SIG_DFL); // the access repeats and kills the process
 }
 
 void mapped_file_guard(void)
@@ -37,7 +37,7 @@ void mapped_file_guard(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
-static void add_mapping(uintptr_t start, uintptr_t end)
+static void guard_mapping(uintptr_t start, uintptr_t end)
 {
     for (size_t i = 0; i < MAPPED_MAX; i++) {
         uintptr_t none = 0;
@@ -57,7 +57,7 @@ void *mapped_file_open(int fd, size_t n)
     void *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
         return NULL;
-    add_mapping((uintptr_t)p, (uintptr_t)p + n);
+    guard_mapping((uintptr_t)p, (uintptr_t)p + n);
     return p;
 }
 

@@ -1,15 +1,15 @@
-// Files mapped by the command and the server, which read them faster that way. Inside a host
-// process nothing is mapped (file_view.h).
+// Maps files in the command and the server, where this is faster than reading. Inside a host
+// process nothing is mapped (see file_view.h).
 //
-// After mapped_file_guard, a page that has gone because its file was cut short reads as zeros
-// instead of ending the process.
+// After mapped_file_guard, a page lost to truncation reads as zeros instead of killing the process.
 #pragma once
 
 #include <stddef.h>
 
-// Installs a handler for SIGBUS; it leaves faults outside of mapped files to the default action.
+// Installs a SIGBUS handler. Faults outside mapped files get the default action. Call once, at the
+// start.
 void mapped_file_guard(void);
 
-// The first n bytes of a file; NULL with errno set.
+// Maps the first n bytes of a file, read-only. Returns NULL with errno set on failure. Thread-safe.
 void *mapped_file_open(int fd, size_t n);
 void mapped_file_close(const void *p, size_t n);

@@ -5,8 +5,8 @@ void perf_map_begin(struct perf_map *map, struct jit_name *names, size_t n, stru
     *map = (struct perf_map){.names = names, .n = n, .arena = arena};
 }
 
-// The number that s begins with, and what follows it and a blank.
-static bool take_number(struct str *s, uint64_t *value)
+// Parses the hexadecimal number at the start of s and removes it with the blank after it.
+static bool take_hex_number(struct str *s, uint64_t *value)
 {
     size_t n = 0;
     if (str_starts(*s, STR("0x")))
@@ -19,12 +19,12 @@ static bool take_number(struct str *s, uint64_t *value)
     return true;
 }
 
-static void take_line(struct perf_map *map)
+static void perf_map_parse_line(struct perf_map *map)
 {
     struct str rest = {map->line, map->n_line};
     uint64_t start, size;
     map->n_line = 0;
-    if (!take_number(&rest, &start) || !take_number(&rest, &size) || size == 0)
+    if (!take_hex_number(&rest, &start) || !take_hex_number(&rest, &size) || size == 0)
         return;
     rest = str_trim(rest);
     if (rest.n == 0)
@@ -50,7 +50,7 @@ void perf_map_feed(struct perf_map *map, const uint8_t *p, size_t n)
         p += part;
         n -= part;
         if (newline) {
-            take_line(map);
+            perf_map_parse_line(map);
             p++;
             n--;
         }
@@ -59,5 +59,5 @@ void perf_map_feed(struct perf_map *map, const uint8_t *p, size_t n)
 
 void perf_map_end(struct perf_map *map)
 {
-    take_line(map);
+    perf_map_parse_line(map);
 }

@@ -1,4 +1,4 @@
-// Sorting of many 64-bit keys that carry two 32-bit payloads: stable, linear.
+// Stable linear-time sort of 64-bit keys with two 32-bit payloads.
 #pragma once
 
 #include <stdbool.h>
@@ -10,5 +10,5 @@ struct radix_pair {
     uint32_t item, extra;
 };
 
-// false: no memory for the second array, nothing was changed.
+// Sorts by key. Returns false if out of memory; then nothing was changed.
 bool radix_sort(struct radix_pair *pairs, size_t n);

@@ -15,7 +15,7 @@ struct symbol_index {
     struct bytes part[INDEX_PARTS];
 };
 
-static int check(struct symbol_index *x, const char *name, struct err *e)
+static int check_index_header(struct symbol_index *x, const char *name, struct err *e)
 {
     if (x->image.n < sizeof x->h || memcmp(x->image.p, INDEX_MAGIC, 8) != 0)
         return err_set(e, "%s: not a symbol index", name);
@@ -44,7 +44,7 @@ struct symbol_index *symbol_index_open_bytes(struct bytes image, const char *nam
         return NULL;
     }
     x->image = image;
-    if (check(x, name, e) != 0) {
+    if (check_index_header(x, name, e) != 0) {
         symbol_index_free(x);
         return NULL;
     }
@@ -90,7 +90,7 @@ struct bytes symbol_index_build_id(const struct symbol_index *x)
     return (struct bytes){x->h.build_id, x->h.build_id_size, NULL};
 }
 
-static bool get(struct bytes part, uint64_t i, void *item, size_t size)
+static bool read_index_item(struct bytes part, uint64_t i, void *item, size_t size)
 {
     if (i >= part.n / size)
         return false;
@@ -98,20 +98,20 @@ static bool get(struct bytes part, uint64_t i, void *item, size_t size)
     return true;
 }
 
-// The node of the last row at or before offset; 0: nothing is known there.
-static uint32_t find_node(const struct symbol_index *x, uint64_t offset)
+// Returns the node of the last row at or before offset; 0 if nothing is known there.
+static uint32_t find_row_node(const struct symbol_index *x, uint64_t offset)
 {
     struct index_block block;
     size_t low = 0, high = x->part[INDEX_BLOCKS].n / sizeof block;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        get(x->part[INDEX_BLOCKS], middle, &block, sizeof block);
+        read_index_item(x->part[INDEX_BLOCKS], middle, &block, sizeof block);
         if (block.address <= offset)
             low = middle + 1;
         else
             high = middle;
     }
-    if (low == 0 || !get(x->part[INDEX_BLOCKS], low - 1, &block, sizeof block))
+    if (low == 0 || !read_index_item(x->part[INDEX_BLOCKS], low - 1, &block, sizeof block))
         return 0;
     struct cursor c = cursor_at(x->part[INDEX_ROWS], block.rows);
     uint64_t address = block.address, node = 0, found = 0;
@@ -130,11 +130,11 @@ struct node {
     uint32_t file, line, column, parent;
 };
 
-// Node id, counted from 1: behind up to 15 others of its block.
-static bool read_node(const struct symbol_index *x, uint32_t id, struct node *node)
+// Reads node id, counting from 1. Skips the nodes before it in its block (up to 15).
+static bool read_index_node(const struct symbol_index *x, uint32_t id, struct node *node)
 {
     uint32_t at;
-    if (!get(x->part[INDEX_NODE_BLOCKS], (id - 1) / INDEX_BLOCK_NODES, &at, sizeof at))
+    if (!read_index_item(x->part[INDEX_NODE_BLOCKS], (id - 1) / INDEX_BLOCK_NODES, &at, sizeof at))
         return false;
     struct cursor c = cursor_at(x->part[INDEX_NODES], at);
     for (uint32_t skip = (id - 1) % INDEX_BLOCK_NODES; skip; skip--) {
@@ -143,7 +143,8 @@ static bool read_node(const struct symbol_index *x, uint32_t id, struct node *no
             read_uleb(&c);
     }
     uint64_t function = read_uleb(&c);
-    if (!get(x->part[INDEX_FUNCTIONS], function >> 1, &node->function, sizeof node->function))
+    if (!read_index_item(x->part[INDEX_FUNCTIONS], function >> 1, &node->function,
+                         sizeof node->function))
         return false;
     node->file = function & 1 ? (uint32_t)read_uleb(&c) : node->function.file;
     node->line = node->function.start_line + (uint32_t)read_sleb(&c);
@@ -162,11 +163,11 @@ int symbol_index_lookup(const struct symbol_index *x, uint64_t vaddr, struct sym
     if (vaddr < x->h.base)
         return 0;
     struct node node;
-    for (uint32_t id = find_node(x, vaddr - x->h.base); id && n < max; id = node.parent) {
-        if (!read_node(x, id, &node))
+    for (uint32_t id = find_row_node(x, vaddr - x->h.base); id && n < max; id = node.parent) {
+        if (!read_index_node(x, id, &node))
             break;
         uint32_t file = 0;
-        get(x->part[INDEX_FILES], node.file, &file, sizeof file);
+        read_index_item(x->part[INDEX_FILES], node.file, &file, sizeof file);
         const char *name =
             node.function.name ? bytes_string(x->part[INDEX_STRINGS], node.function.name) : NULL;
         frames[n++] =

@@ -1,4 +1,4 @@
-// The file format of a prepared index; docs/symbol-index.md explains it.
+// The file format of a prebuilt index; docs/symbol-index.md explains it.
 #pragma once
 
 #include <stdint.h>
@@ -32,11 +32,11 @@ struct index_header {
 };
 
 struct index_block {
-    uint32_t address; // of its first row, from base
-    uint32_t rows;    // where in the rows
+    uint32_t address; // of its first row, relative to base
+    uint32_t rows;    // offset in the rows
 };
 
 struct index_function {
-    uint32_t name, start_line; // name: where in the strings; 0: unknown
-    uint32_t file;             // the file that most of its frames are in
+    uint32_t name, start_line; // name: offset in the strings; 0: unknown
+    uint32_t file;             // file of its first frame; nodes in other files store theirs
 };

@@ -6,7 +6,7 @@
 #include "symbol/symbol_index.h"
 #include "symbol/symbol_index_format.h"
 
-// Ids of nodes count from 1; a parent's id is lower than its child's.
+// Node ids count from 1. A parent has a lower id than its children.
 struct node {
     uint32_t function, file, parent, line, column;
 };
@@ -16,7 +16,7 @@ struct bytes_out {
     size_t n, cap;
 };
 
-// All tables live in one arena, are interned by hash, and are written at the end.
+// All tables live in one arena. Their items are interned by hash and written at the end.
 struct writer {
     struct arena *arena;
     struct node *nodes;
@@ -24,26 +24,26 @@ struct writer {
     uint32_t *files;
     struct index_block *blocks;
     char *strings;
-    struct bytes_out rows, packed; // packed: the nodes
+    struct bytes_out rows, packed; // packed: the encoded nodes
     uint32_t *node_blocks;
     size_t n_node_blocks, cap_node_blocks;
     size_t n_nodes, n_functions, n_files, n_blocks, n_strings;
     size_t cap_nodes, cap_functions, cap_files, cap_blocks, cap_strings;
     struct hash_table node_ids, function_ids, file_ids, string_ids;
-    uint32_t *string_at; // by the id of string_ids
+    uint32_t *string_at; // indexed by the ids in string_ids
     size_t n_string_at, cap_string_at;
     uint64_t base, last_address;
     uint32_t last_node;
     size_t n_rows;
 };
 
-static void append(struct writer *w, char c)
+static void index_append_char(struct writer *w, char c)
 {
     w->strings = arena_push(w->arena, w->strings, w->n_strings, &w->cap_strings, 1);
     w->strings[w->n_strings++] = c;
 }
 
-static uint32_t add_string(struct writer *w, const char *text)
+static uint32_t index_add_string(struct writer *w, const char *text)
 {
     size_t n = strlen(text);
     uint64_t h = hash_bytes(text, n, 0);
@@ -53,7 +53,7 @@ static uint32_t add_string(struct writer *w, const char *text)
             return w->string_at[at.item];
     uint32_t offset = (uint32_t)w->n_strings;
     for (size_t i = 0; i <= n; i++)
-        append(w, text[i]);
+        index_append_char(w, text[i]);
     w->string_at =
         arena_push(w->arena, w->string_at, w->n_string_at, &w->cap_string_at, sizeof *w->string_at);
     w->string_at[w->n_string_at] = offset;
@@ -61,10 +61,10 @@ static uint32_t add_string(struct writer *w, const char *text)
     return offset;
 }
 
-// The first file that it is seen with is its file.
-static uint32_t add_function(struct writer *w, const struct symbol_frame *f, uint32_t file)
+// Adds a function. Its file is the file of the first frame that refers to it.
+static uint32_t index_add_function(struct writer *w, const struct symbol_frame *f, uint32_t file)
 {
-    struct index_function x = {f->name ? add_string(w, f->name) : 0, f->start_line, file};
+    struct index_function x = {f->name ? index_add_string(w, f->name) : 0, f->start_line, file};
     uint64_t h = hash_mix(x.name, x.start_line);
     for (struct hash_probe at = hash_find(&w->function_ids, h); hash_hit(&w->function_ids, &at);
          hash_next(&w->function_ids, &at))
@@ -77,9 +77,9 @@ static uint32_t add_function(struct writer *w, const struct symbol_frame *f, uin
     return (uint32_t)w->n_functions++;
 }
 
-static uint32_t add_file(struct writer *w, const char *path)
+static uint32_t index_add_file(struct writer *w, const char *path)
 {
-    uint32_t x = path ? add_string(w, path) : 0;
+    uint32_t x = path ? index_add_string(w, path) : 0;
     uint64_t h = hash_mix(x, 1);
     for (struct hash_probe at = hash_find(&w->file_ids, h); hash_hit(&w->file_ids, &at);
          hash_next(&w->file_ids, &at))
@@ -91,10 +91,10 @@ static uint32_t add_file(struct writer *w, const char *path)
     return (uint32_t)w->n_files++;
 }
 
-static uint32_t add_node(struct writer *w, const struct symbol_frame *f, uint32_t parent)
+static uint32_t index_add_node(struct writer *w, const struct symbol_frame *f, uint32_t parent)
 {
-    uint32_t file = add_file(w, f->file);
-    struct node x = {add_function(w, f, file), file, parent, f->line, f->column};
+    uint32_t file = index_add_file(w, f->file);
+    struct node x = {index_add_function(w, f, file), file, parent, f->line, f->column};
     uint64_t h = hash_bytes(&x, sizeof x, 0);
     for (struct hash_probe at = hash_find(&w->node_ids, h); hash_hit(&w->node_ids, &at);
          hash_next(&w->node_ids, &at))
@@ -106,24 +106,24 @@ static uint32_t add_node(struct writer *w, const struct symbol_frame *f, uint32_
     return (uint32_t)++w->n_nodes;
 }
 
-static void put(struct writer *w, struct bytes_out *to, uint8_t byte)
+static void index_put_byte(struct writer *w, struct bytes_out *to, uint8_t byte)
 {
     to->p = arena_push(w->arena, to->p, to->n, &to->cap, 1);
     to->p[to->n++] = byte;
 }
 
-static void put_uleb(struct writer *w, struct bytes_out *to, uint64_t x)
+static void index_put_uleb(struct writer *w, struct bytes_out *to, uint64_t x)
 {
     for (; x >= 0x80; x >>= 7)
-        put(w, to, (uint8_t)(x | 0x80));
-    put(w, to, (uint8_t)x);
+        index_put_byte(w, to, (uint8_t)(x | 0x80));
+    index_put_byte(w, to, (uint8_t)x);
 }
 
-static void put_sleb(struct writer *w, struct bytes_out *to, int64_t x)
+static void index_put_sleb(struct writer *w, struct bytes_out *to, int64_t x)
 {
     for (;; x >>= 7) {
         bool last = x >= -64 && x < 64;
-        put(w, to, (uint8_t)((x & 0x7f) | (last ? 0 : 0x80)));
+        index_put_byte(w, to, (uint8_t)((x & 0x7f) | (last ? 0 : 0x80)));
         if (last)
             return;
     }
@@ -139,18 +139,18 @@ static void pack_nodes(struct writer *w)
                                         &w->cap_node_blocks, sizeof *w->node_blocks);
             w->node_blocks[w->n_node_blocks++] = (uint32_t)w->packed.n;
         }
-        put_uleb(w, &w->packed, (uint64_t)n->function << 1 | (n->file != f->file));
+        index_put_uleb(w, &w->packed, (uint64_t)n->function << 1 | (n->file != f->file));
         if (n->file != f->file)
-            put_uleb(w, &w->packed, n->file);
-        put_sleb(w, &w->packed, (int64_t)n->line - (int64_t)f->start_line);
-        put_uleb(w, &w->packed, n->column);
-        put_uleb(w, &w->packed, n->parent ? i + 1 - n->parent : 0);
+            index_put_uleb(w, &w->packed, n->file);
+        index_put_sleb(w, &w->packed, (int64_t)n->line - (int64_t)f->start_line);
+        index_put_uleb(w, &w->packed, n->column);
+        index_put_uleb(w, &w->packed, n->parent ? i + 1 - n->parent : 0);
         if (w->packed.n > UINT32_MAX - 64)
             arena_fail(w->arena, "the index would be larger than 4 GiB");
     }
 }
 
-static void add_row(struct writer *w, uint64_t address, uint32_t node)
+static void index_add_row(struct writer *w, uint64_t address, uint32_t node)
 {
     if (w->n_rows && node == w->last_node)
         return;
@@ -160,8 +160,8 @@ static void add_row(struct writer *w, uint64_t address, uint32_t node)
         w->last_address = address;
         w->last_node = 0;
     }
-    put_uleb(w, &w->rows, address - w->last_address);
-    put_sleb(w, &w->rows, (int64_t)node - (int64_t)w->last_node);
+    index_put_uleb(w, &w->rows, address - w->last_address);
+    index_put_sleb(w, &w->rows, (int64_t)node - (int64_t)w->last_node);
     w->last_address = address;
     w->last_node = node;
     w->n_rows++;
@@ -169,7 +169,7 @@ static void add_row(struct writer *w, uint64_t address, uint32_t node)
         arena_fail(w->arena, "the index would be larger than 4 GiB");
 }
 
-static bool in_code(struct symbol_file *file, uint64_t address, bool or_end)
+static bool is_in_code_section(struct symbol_file *file, uint64_t address, bool or_end)
 {
     const struct elf_section *sections;
     size_t n = elf_sections(symbol_elf(file), &sections);
@@ -180,28 +180,29 @@ static bool in_code(struct symbol_file *file, uint64_t address, bool or_end)
     return false;
 }
 
-static void build(struct writer *w, struct symbol_file *file, const uint64_t *addrs, size_t n)
+static void index_build_tables(struct writer *w, struct symbol_file *file, const uint64_t *addrs,
+                               size_t n)
 {
     struct symbol_frame frames[SYMBOL_FRAMES_MAX];
     hash_init(&w->node_ids, w->arena, n / 2 + 64);
     hash_init(&w->function_ids, w->arena, 1024);
     hash_init(&w->file_ids, w->arena, 256);
     hash_init(&w->string_ids, w->arena, 1024);
-    append(w, '\0'); // offset 0 is no string
+    index_append_char(w, '\0'); // reserve offset 0: no string
     for (size_t i = 0; i < n; i++) {
         uint32_t node = 0;
-        // Behind the code something else may begin that has a name.
-        int depth = in_code(file, addrs[i], false)
+        // Behind the code, another named object may begin.
+        int depth = is_in_code_section(file, addrs[i], false)
                         ? symbol_lookup(file, addrs[i], frames, SYMBOL_FRAMES_MAX)
                         : 0;
         for (int k = depth; k-- > 0;)
-            node = add_node(w, &frames[k], node);
-        add_row(w, addrs[i] - w->base, node);
+            node = index_add_node(w, &frames[k], node);
+        index_add_row(w, addrs[i] - w->base, node);
     }
     pack_nodes(w);
 }
 
-static void write_parts(const struct writer *w, struct symbol_file *file, struct out *out)
+static void index_write_parts(const struct writer *w, struct symbol_file *file, struct out *out)
 {
     struct index_header h = {.version = INDEX_VERSION, .base = w->base};
     memcpy(h.magic, INDEX_MAGIC, sizeof h.magic);
@@ -221,12 +222,12 @@ static void write_parts(const struct writer *w, struct symbol_file *file, struct
         out_write(out, parts[i], h.sizes[i]);
 }
 
-// Only code is indexed: the boundaries within executable sections, and their ends.
+// Keeps only the boundaries inside executable sections, and the ends of those.
 static size_t keep_code(struct symbol_file *file, uint64_t *addrs, size_t n)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
-        if (in_code(file, addrs[i], true))
+        if (is_in_code_section(file, addrs[i], true))
             addrs[kept++] = addrs[i];
     return kept;
 }
@@ -251,8 +252,8 @@ int symbol_index_write(struct symbol_file *file, struct out *out, struct err *e)
         if (ARENA_TRY(arena, trap)) {
             arena_caught(arena, e);
         } else {
-            build(&w, file, addrs, n);
-            write_parts(&w, file, out);
+            index_build_tables(&w, file, addrs, n);
+            index_write_parts(&w, file, out);
             arena_try_end(arena);
             result = 0;
         }

@@ -1,4 +1,4 @@
-// Where a mapping's binary lies on this machine: pprof's search order.
+// Finds the binary of each mapping on this machine, in pprof's search order.
 #include <dirent.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -13,10 +13,10 @@ struct search {
     struct str build_id, found;
 };
 
-static void note(const struct symbol_profile_options *o, const char *format, ...)
+static void locate_note(const struct symbol_profile_options *o, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void note(const struct symbol_profile_options *o, const char *format, ...)
+static void locate_note(const struct symbol_profile_options *o, const char *format, ...)
 {
     char text[2 * PATH_MAX];
     va_list args;
@@ -38,18 +38,18 @@ static bool try_file(struct search *s, const char *path)
     size_t n = elf_build_id_text(elf, id);
     elf_free(elf);
     if (s->build_id.n && !str_eq(s->build_id, (struct str){id, n})) {
-        note(s->options, "Ignoring local file %s: build-id mismatch (%.*s != %s)", path,
-             (int)s->build_id.n, s->build_id.p, id);
+        locate_note(s->options, "Ignoring local file %s: build-id mismatch (%.*s != %s)", path,
+                    (int)s->build_id.n, s->build_id.p, id);
         return false;
     }
     s->found = str_from(arena_copy(s->arena, path, strlen(path)));
     return true;
 }
 
-static bool try_format(struct search *s, const char *format, ...)
+static bool try_path_format(struct search *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static bool try_format(struct search *s, const char *format, ...)
+static bool try_path_format(struct search *s, const char *format, ...)
 {
     char path[PATH_MAX];
     va_list args;
@@ -71,7 +71,7 @@ static bool try_directory(struct search *s, const char *path)
     bool found = false;
     for (int i = 0; i < n; i++) {
         if (!found)
-            found = try_format(s, "%s/%s", path, names[i]->d_name);
+            found = try_path_format(s, "%s/%s", path, names[i]->d_name);
         free(names[i]);
     }
     if (n >= 0)
@@ -79,7 +79,7 @@ static bool try_directory(struct search *s, const char *path)
     return found;
 }
 
-static bool search_in(struct search *s, const char *top, const char *file)
+static bool search_directory(struct search *s, const char *top, const char *file)
 {
     const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file;
     int directory = slash ? (int)(slash - file) : 0;
@@ -87,22 +87,22 @@ static bool search_in(struct search *s, const char *top, const char *file)
     int n = (int)s->build_id.n;
     if (n) {
         char path[PATH_MAX];
-        if (try_format(s, "%s/%.*s/%s", top, n, id, base))
+        if (try_path_format(s, "%s/%.*s/%s", top, n, id, base))
             return true;
         if (snprintf(path, sizeof path, "%s/%.*s", top, n, id) < (int)sizeof path &&
             try_directory(s, path))
             return true;
-        if (try_format(s, "%s/%s/%.*s", top, file, n, id))
+        if (try_path_format(s, "%s/%s/%.*s", top, file, n, id))
             return true;
-        if (n > 2 && try_format(s, "%s/%.2s/%.*s.debug", top, id, n - 2, id + 2))
+        if (n > 2 && try_path_format(s, "%s/%.2s/%.*s.debug", top, id, n - 2, id + 2))
             return true;
     }
     if (!*file)
         return false;
-    return try_format(s, "%s/%s", top, base) || try_format(s, "%s/%s", top, file) ||
-           try_format(s, "%s/%s.debug", top, file) ||
-           try_format(s, "%s/%.*s/.debug/%s.debug", top, directory, file, base) ||
-           try_format(s, "%s/usr/lib/debug/%.*s/%s.debug", top, directory, file, base);
+    return try_path_format(s, "%s/%s", top, base) || try_path_format(s, "%s/%s", top, file) ||
+           try_path_format(s, "%s/%s.debug", top, file) ||
+           try_path_format(s, "%s/%.*s/.debug/%s.debug", top, directory, file, base) ||
+           try_path_format(s, "%s/usr/lib/debug/%.*s/%s.debug", top, directory, file, base);
 }
 
 static void search_paths(struct search *s, const char *file)
@@ -120,14 +120,15 @@ static void search_paths(struct search *s, const char *file)
         if (n && n < sizeof top) {
             memcpy(top, paths, n);
             top[n] = '\0';
-            search_in(s, top, file);
+            search_directory(s, top, file);
         }
         paths += n + (paths[n] == ':');
     }
 }
 
-static struct model_profile *locate(const struct model_profile *p,
-                                    const struct symbol_profile_options *o, struct arena *arena)
+static struct model_profile *locate_binaries(const struct model_profile *p,
+                                             const struct symbol_profile_options *o,
+                                             struct arena *arena)
 {
     struct model_profile *q = model_profile_derive(p, arena);
     uint32_t n = p->n_mappings ? p->n_mappings : 1;
@@ -136,7 +137,7 @@ static struct model_profile *locate(const struct model_profile *p,
     if (p->n_mappings) {
         memcpy(q->mappings, p->mappings, n * sizeof *q->mappings);
     } else {
-        // Addresses without any mapping: perhaps of an executable that does not move.
+        // Addresses without any mapping may belong to a non-relocatable executable.
         q->mappings[0].id = 1;
         q->locations = arena_array(arena, p->n_locations, sizeof *q->locations);
         for (uint32_t i = 0; i < p->n_locations; i++) {
@@ -150,7 +151,7 @@ static struct model_profile *locate(const struct model_profile *p,
         if (str_starts(file, STR("[kernel.kallsyms]")))
             m->starts_at_text = str_eq(file, STR("[kernel.kallsyms]_text"));
         struct search s = {o, arena, model_str(p, m->build_id), {NULL, 0}};
-        // Ids and names come from a file: they must not lead out of the search path.
+        // Build ids and names come from the profile. They must not lead out of the search path.
         if (memchr(s.build_id.p ? s.build_id.p : "", '/', s.build_id.n))
             s.build_id.n = 0;
         search_paths(&s, arena_copy(arena, file.p, file.n));
@@ -173,7 +174,7 @@ struct model_profile *symbol_locate(const struct model_profile *p,
         arena_caught(arena, e);
         return NULL;
     }
-    struct model_profile *q = locate(p, options, arena);
+    struct model_profile *q = locate_binaries(p, options, arena);
     arena_try_end(arena);
     return q;
 }

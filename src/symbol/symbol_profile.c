@@ -13,15 +13,15 @@ struct work {
     struct model_profile *q;
     struct hash_table functions;
     size_t cap_functions, cap_lines;
-    struct symbol_file *file; // open while a mapping is resolved
-    char *shown;              // what demangle gave, until it is interned
-    bool *recalled;           // of locations: nothing is to be looked up
+    struct symbol_file *file; // open while a mapping is symbolized
+    char *shown;              // demangled name that is not interned yet
+    bool *recalled;           // per location: already known, do not look up
 };
 
-static void note(const struct work *w, const char *format, ...)
+static void symbolize_note(const struct work *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void note(const struct work *w, const char *format, ...)
+static void symbolize_note(const struct work *w, const char *format, ...)
 {
     char text[2 * PATH_MAX];
     va_list args;
@@ -33,7 +33,7 @@ static void note(const struct work *w, const char *format, ...)
     w->options->note(w->options->note_ctx, text);
 }
 
-// The kernel's own and what never was a file.
+// Whether the mapping belongs to the kernel ([vdso] etc.) or was never a file.
 static bool is_unsymbolizable(struct str file)
 {
     size_t slash = file.n;
@@ -50,7 +50,7 @@ static bool is_url(struct str file)
     return str_starts(file, STR("http://")) || str_starts(file, STR("https://"));
 }
 
-static uint32_t intern(struct work *w, const char *text)
+static uint32_t intern_optional(struct work *w, const char *text)
 {
     return text ? model_intern(w->q->strings, str_from(text)) : 0;
 }
@@ -61,15 +61,15 @@ static uint64_t hash_function(const struct model_function *f)
     return hash_mix(h, (uint64_t)f->start_line);
 }
 
-// The function with this name, file and start; a new one is not demangled yet, unless it was
-// before.
-static uint32_t add_function(struct work *w, const struct symbol_frame *frame)
+// Interns a function by name, file and start line. A new one is not demangled yet, unless the frame
+// already is.
+static uint32_t symbolize_intern_function(struct work *w, const struct symbol_frame *frame)
 {
     struct model_profile *q = w->q;
     struct model_function f = {.start_line = frame->start_line,
-                               .system_name = intern(w, frame->name),
-                               .filename = intern(w, frame->file)};
-    f.name = frame->shown != frame->name ? intern(w, frame->shown) : f.system_name;
+                               .system_name = intern_optional(w, frame->name),
+                               .filename = intern_optional(w, frame->file)};
+    f.name = frame->shown != frame->name ? intern_optional(w, frame->shown) : f.system_name;
     uint64_t h = hash_function(&f);
     for (struct hash_probe at = hash_find(&w->functions, h); hash_hit(&w->functions, &at);
          hash_next(&w->functions, &at)) {
@@ -97,26 +97,26 @@ static void set_lines(struct work *w, struct model_mapping *m, struct model_loca
     l->is_folded = false;
     for (int i = 0; i < n; i++) {
         if (w->options->fast)
-            frames[i].file = NULL; // the symbol table's guess; pprof gives none either
+            frames[i].file = NULL; // only a guess from the symbol table; pprof omits it too
         m->has_functions |= frames[i].name && *frames[i].name;
         m->has_filenames |= frames[i].file && *frames[i].file;
         m->has_line_numbers |= frames[i].line != 0;
-        uint32_t function = add_function(w, &frames[i]);
+        uint32_t function = symbolize_intern_function(w, &frames[i]);
         q->lines = arena_push(w->arena, q->lines, q->n_lines, &w->cap_lines, sizeof *q->lines);
         q->lines[q->n_lines++] = (struct model_line){frames[i].line, frames[i].column, function};
     }
     m->has_inline_frames = true;
 }
 
-static void resolve(struct work *w, struct model_mapping *m, struct model_location *l,
-                    uint64_t vaddr)
+static void resolve_location(struct work *w, struct model_mapping *m, struct model_location *l,
+                             uint64_t vaddr)
 {
     struct symbol_frame frames[SYMBOL_FRAMES_MAX];
     set_lines(w, m, l, frames, symbol_lookup(w->file, vaddr, frames, SYMBOL_FRAMES_MAX));
 }
 
-// Sets what is known of the locations of a mapping already, and marks them.
-static uint32_t recall(struct work *w, uint32_t mapping)
+// Sets the locations of a mapping that options->known knows, and marks them. Returns their number.
+static uint32_t set_known_locations(struct work *w, uint32_t mapping)
 {
     struct model_profile *q = w->q;
     struct symbol_frame frames[SYMBOL_FRAMES_MAX];
@@ -135,7 +135,7 @@ static uint32_t recall(struct work *w, uint32_t mapping)
     return recalled;
 }
 
-// A debug file by build id serves where the binary itself is not on this machine.
+// Opens a file by build id, for a binary that is not on this machine.
 static struct symbol_file *open_by_build_id(struct work *w, const struct symbol_options *options,
                                             struct str id)
 {
@@ -147,7 +147,7 @@ static struct symbol_file *open_by_build_id(struct work *w, const struct symbol_
     while (*paths && !file) {
         char path[PATH_MAX];
         int n = (int)strcspn(paths, ":");
-        // The binary itself, then what was stripped off it.
+        // First the binary itself, then its debug file.
         static const char *const endings[] = {"", ".debug"};
         for (int i = 0; i < 2 && !file; i++)
             if (n && snprintf(path, sizeof path, "%.*s/.build-id/%.2s/%.*s%s", n, paths, id.p,
@@ -158,12 +158,12 @@ static struct symbol_file *open_by_build_id(struct work *w, const struct symbol_
     return file;
 }
 
-static bool fetch(struct work *w, const char *what, struct str id)
+static bool fetch_by_build_id(struct work *w, const char *what, struct str id)
 {
     return w->options->fetch && w->options->fetch(w->options->fetch_ctx, what, id);
 }
 
-// What dwz moved out of the debug file at path lies in a file of its own.
+// Fetches the file that dwz created, if the debug file at path refers to one.
 static void fetch_alternate(struct work *w, const char *path)
 {
     struct err ignored;
@@ -174,19 +174,19 @@ static void fetch_alternate(struct work *w, const char *path)
     if (elf && elf_debugaltlink(elf, &name, &id) && id.n <= ELF_BUILD_ID_MAX) {
         for (size_t i = 0; i < id.n; i++)
             snprintf(text + 2 * i, 3, "%02x", id.p[i]);
-        fetch(w, "debuginfo", (struct str){text, 2 * id.n});
+        fetch_by_build_id(w, "debuginfo", (struct str){text, 2 * id.n});
     }
     elf_free(elf);
 }
 
-// A binary without DWARF, opened again if its debug file could be brought.
+// If the binary has no DWARF, fetches its debug file and opens the binary again.
 static struct symbol_file *with_debug_info(struct work *w, struct symbol_file *file,
                                            const char *path, const struct symbol_options *options)
 {
     char id[2 * ELF_BUILD_ID_MAX + 1];
     size_t n = elf_build_id_text(symbol_elf(file), id);
     if (!w->options->fetch || options->symbols_only || symbol_debug_path(file) || n == 0 ||
-        !fetch(w, "debuginfo", (struct str){id, n}))
+        !fetch_by_build_id(w, "debuginfo", (struct str){id, n}))
         return file;
     struct err ignored;
     struct symbol_file *better = symbol_open(path, options, &ignored);
@@ -201,26 +201,27 @@ static struct symbol_file *with_debug_info(struct work *w, struct symbol_file *f
     return better;
 }
 
-// A binary that is not on this machine.
+// Opens a binary that is not on this machine, fetching it if necessary.
 static struct symbol_file *open_fetched(struct work *w, const struct symbol_options *options,
                                         struct str id)
 {
     struct symbol_file *file = open_by_build_id(w, options, id);
     if (file || !w->options->fetch || id.n == 0)
         return file;
-    bool any = fetch(w, "executable", id);
-    any |= fetch(w, "debuginfo", id);
+    bool any = fetch_by_build_id(w, "executable", id);
+    any |= fetch_by_build_id(w, "debuginfo", id);
     file = any ? open_by_build_id(w, options, id) : NULL;
     return file;
 }
 
-// The binary of m, with notes on why not. NULL: none; *missing is set where one was wanted.
+// Opens the binary of m, and reports failures through note. Returns NULL on failure; sets *missing
+// if the binary was not found.
 static struct symbol_file *open_mapping(struct work *w, const struct model_mapping *m,
                                         bool *missing)
 {
     struct symbol_options options = w->options->files;
     options.symbols_only = w->options->fast;
-    options.demangle = DEMANGLE_NONE; // once per function, at the end
+    options.demangle = DEMANGLE_NONE; // demangled at the end, once per function
     struct str file = model_str(w->q, m->file), id = model_str(w->q, m->build_id);
     char name[PATH_MAX], what[PATH_MAX + 256];
     snprintf(name, sizeof name, "%.*s", (int)file.n, file.p);
@@ -254,7 +255,7 @@ static struct symbol_file *open_mapping(struct work *w, const struct model_mappi
         *missing |= !opened;
     }
     if (!opened)
-        note(w, "Local symbolization failed for %s: %s", what, e.message);
+        symbolize_note(w, "Local symbolization failed for %s: %s", what, e.message);
     return opened;
 }
 
@@ -263,7 +264,7 @@ struct target {
     uint32_t location;
 };
 
-static int by_address(const void *a, const void *b)
+static int compare_target_addresses(const void *a, const void *b)
 {
     const struct target *x = a, *y = b;
     return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
@@ -282,9 +283,9 @@ static void symbolize_mapping(struct work *w, uint32_t mapping, struct target *t
             elf_vaddr(symbol_elf(w->file), &place, q->locations[i].address, &targets[n].vaddr,
                       &e) == 0)
             targets[n++].location = i;
-    qsort(targets, n, sizeof *targets, by_address);
+    qsort(targets, n, sizeof *targets, compare_target_addresses);
     for (size_t i = 0; i < n; i++)
-        resolve(w, m, &q->locations[targets[i].location], targets[i].vaddr);
+        resolve_location(w, m, &q->locations[targets[i].location], targets[i].vaddr);
 }
 
 static void symbolize_all(struct work *w)
@@ -305,7 +306,7 @@ static void symbolize_all(struct work *w)
             continue;
         if (file.n == 0) {
             if (i == 0)
-                note(w, "Main binary filename not available.");
+                symbolize_note(w, "Main binary filename not available.");
             else
                 missing = true;
             continue;
@@ -314,7 +315,7 @@ static void symbolize_all(struct work *w)
             continue;
         if (m->build_id == 0 && is_url(file))
             continue;
-        if (w->options->known && recall(w, i) == used[i])
+        if (w->options->known && set_known_locations(w, i) == used[i])
             continue;
         w->file = open_mapping(w, m, &missing);
         if (!w->file)
@@ -328,8 +329,8 @@ static void symbolize_all(struct work *w)
             symbol_free(done);
     }
     if (missing)
-        note(w, "Some binary filenames not available. Symbolization may be incomplete.\n"
-                "Try setting PPROF_BINARY_PATH to the search path for local binaries.");
+        symbolize_note(w, "Some binary filenames not available. Symbolization may be incomplete.\n"
+                          "Try setting PPROF_BINARY_PATH to the search path for local binaries.");
 }
 
 static void demangle_functions(struct work *w, enum demangle_mode mode, bool force,
@@ -358,8 +359,8 @@ static void demangle_functions(struct work *w, enum demangle_mode mode, bool for
     }
 }
 
-// Columns that will change become this profile's own.
-static void own_columns(struct work *w, bool locations)
+// Copies the columns that will change, so that they are not shared.
+static void unshare_columns(struct work *w, bool locations)
 {
     struct model_profile *q = w->q;
     struct model_function *functions = q->functions;
@@ -397,7 +398,7 @@ struct model_profile *symbol_symbolize(const struct model_profile *p,
         arena_caught(arena, e);
         return NULL;
     }
-    own_columns(&w, true);
+    unshare_columns(&w, true);
     symbolize_all(&w);
     demangle_functions(&w, options->demangle, options->force, options->files.cxx);
     arena_try_end(arena);
@@ -417,7 +418,7 @@ struct model_profile *symbol_demangle(const struct model_profile *p, enum demang
         return NULL;
     }
     w.q = model_profile_derive(p, arena);
-    own_columns(&w, false);
+    unshare_columns(&w, false);
     demangle_functions(&w, mode, force, cxx);
     arena_try_end(arena);
     return w.q;

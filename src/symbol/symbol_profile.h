@@ -1,59 +1,59 @@
-// Fills in a profile that carries only addresses, mappings and build ids.
+// Symbolizes a profile that has only addresses, mappings and build ids.
 #pragma once
 
 #include "model/profile.h"
 #include "symbol/symbol.h"
 
 struct symbol_profile_options {
-    struct symbol_options files; // symbols_only and demangle are set from the fields below
+    struct symbol_options files; // symbols_only and demangle are set from fast and demangle below
     const char *binary_path;     // PPROF_BINARY_PATH; NULL or empty: $HOME/pprof/binaries
-    const char *executable;      // overrides the first mapping's file; NULL: does not
+    const char *executable;      // overrides the file of the first mapping; NULL: does not
     const char *build_id;        // of the first mapping, if it has none; NULL: none
-    bool fast;                   // the symbol table only
-    bool force;                  // also what has names already
+    bool fast;                   // use only the symbol table
+    bool force;                  // also mappings that already have names
     enum demangle_mode demangle;
-    // How the binary of a mapping is opened, before the mapping's path is tried; NULL: not at
-    // all. One that is not the mapping's (by its build id) is not used. *refuse: do not try the
-    // path either. May be NULL.
+    // Opens the binary of a mapping before the mapping's path is tried. The result is ignored if
+    // its build id differs from the mapping's. Returns NULL if it cannot; *refuse then prevents
+    // trying the path. May be NULL.
     struct symbol_file *(*open)(void *ctx, struct str file, const struct model_mapping *mapping,
                                 const struct symbol_options *options, bool *refuse);
-    bool open_special; // open is also called for [vdso] and the like
-    // Takes the file when all was looked up in it. NULL: symbol_free.
+    bool open_special; // also call open for [vdso] and similar mappings
+    // Takes the file when the mapping is done. NULL: symbol_free.
     void (*close)(void *ctx, const struct model_mapping *mapping, struct symbol_file *file);
-    void *open_ctx; // for both
-    // What is known of an address of p's mapping without looking into a file: how many frames, 0 if
-    // it is known to have no name; -1: not known. A file is opened only for what is not known. What
-    // frames point to lives as long as the call of symbol_symbolize. May be NULL.
+    void *open_ctx; // for open and close
+    // Returns what is already known of an address in p's mapping: the number of frames, 0 if it has
+    // no name, or -1 if unknown. Files are opened only for unknown addresses. The texts must live
+    // until symbol_symbolize returns. May be NULL.
     int (*known)(void *ctx, uint32_t mapping, uint64_t address,
                  struct symbol_frame frames[SYMBOL_FRAMES_MAX]);
     void *known_ctx;
-    // Brings "debuginfo" or "executable" of a build id into one of files.debug_dirs, below
-    // .build-id; false if it cannot be had. NULL: nothing is brought.
+    // Fetches "debuginfo" or "executable" of a build id into one of files.debug_dirs, below
+    // .build-id. Returns false if unavailable. NULL: fetch nothing.
     bool (*fetch)(void *ctx, const char *what, struct str build_id);
     void *fetch_ctx;
-    // What a user should know (a binary is missing, a build id does not match); may be NULL.
+    // Receives messages for the user (a missing binary, a build id mismatch). May be NULL.
     void (*note)(void *ctx, const char *text);
     void *note_ctx;
 };
 
-// As pprof does: finds each mapping's binary (binary_path first, then the mapping's own path,
-// then debug files by build id), resolves the addresses of its locations, sets has_functions,
-// has_filenames, has_line_numbers and has_inline_frames by what was found. Mappings that have
-// names already, the kernel's own ([vdso] and the like) and those from a URL are left alone,
-// and so are locations of which nothing is known. Names of all functions are demangled; the
-// system names stay beside them.
+// Symbolizes p like pprof. Finds the binary of each mapping (in binary_path, then at the mapping's
+// path, then debug files by build id). Looks up the addresses of its locations. Sets has_functions,
+// has_filenames, has_line_numbers and has_inline_frames accordingly. Leaves alone mappings that
+// already have names, kernel mappings ([vdso] etc.), mappings from a URL, and locations without a
+// result. Demangles the names of all functions and keeps the system names.
 //
-// The profile that is returned lives in arena and shares with p what did not change.
+// The result lives in arena and shares unchanged columns with p. Returns NULL with e filled on
+// failure.
 struct model_profile *symbol_symbolize(const struct model_profile *p,
                                        const struct symbol_profile_options *options,
                                        struct arena *arena, struct err *e);
 
-// Only the search for binaries: the mappings' files become those that were found.
+// Only finds the binaries: sets the files of the mappings to the paths found.
 struct model_profile *symbol_locate(const struct model_profile *p,
                                     const struct symbol_profile_options *options,
                                     struct arena *arena, struct err *e);
 
-// Only the names: functions whose shown name equals the system name, or all of them by force.
+// Only demangles: functions whose name equals the system name, or all of them if force is set.
 struct model_profile *symbol_demangle(const struct model_profile *p, enum demangle_mode mode,
                                       bool force, demangle_cxx_fn *cxx, struct arena *arena,
                                       struct err *e);

@@ -10,7 +10,7 @@ enum { SHOWN_SLOTS = 1024, FEW_LOOKUPS = 8, PAGES_MAX = 4 << 20 };
 
 struct shown {
     const char *name;
-    char *text; // NULL: the name itself
+    char *text; // NULL: same as name
 };
 
 struct split_file {
@@ -25,7 +25,7 @@ struct symbol_file {
     struct split_file *splits;
     struct dwarf *dwarf, *alternate_dwarf;
     bool mini_asked, package_asked;
-    struct shown *shown; // SHOWN_SLOTS, by the name's pointer
+    struct shown *shown; // SHOWN_SLOTS entries, hashed by the pointer to the name
     struct dwarf_frame frames[SYMBOL_FRAMES_MAX];
 };
 
@@ -49,7 +49,7 @@ static struct dwarf_sections sections_of(struct elf *elf, const char *suffix)
     return s;
 }
 
-// All split units of a binary in one file beside it, or beside its debug file.
+// Finds a split unit in the package (.dwp) beside the debug file or the binary.
 static bool find_in_package(struct symbol_file *f, uint64_t id, struct dwarf_sections *sections)
 {
     const struct elf *beside[] = {f->debug, f->elf};
@@ -81,7 +81,7 @@ static bool find_split(void *ctx, const char *comp_dir, const char *name, uint64
         elf = elf_open(path, elf_flags(&f->options), &ignored);
     if (!elf)
         elf = elf_open(name, elf_flags(&f->options), &ignored);
-    // Moved together with the binary.
+    // Try beside the binary, in case both were moved.
     const char *base = strrchr(name, '/'), *top = strrchr(elf_path(f->elf), '/');
     base = base ? base + 1 : name;
     if (!elf && snprintf(path, sizeof path, "%.*s%s", top ? (int)(top - elf_path(f->elf) + 1) : 0,
@@ -100,7 +100,7 @@ static bool find_split(void *ctx, const char *comp_dir, const char *name, uint64
 
 enum { FILES = 4 };
 
-static void files_of(struct symbol_file *f, struct elf *files[FILES])
+static void list_files(struct symbol_file *f, struct elf *files[FILES])
 {
     files[0] = f->elf;
     files[1] = f->debug;
@@ -111,7 +111,7 @@ static void files_of(struct symbol_file *f, struct elf *files[FILES])
 static void forget_pages(struct symbol_file *f)
 {
     struct elf *files[FILES];
-    files_of(f, files);
+    list_files(f, files);
     for (int i = 0; i < FILES; i++)
         if (files[i])
             elf_forget_pages(files[i]);
@@ -119,13 +119,13 @@ static void forget_pages(struct symbol_file *f)
         elf_forget_pages(s->elf);
 }
 
-// True if pages were given back, because they had become too many.
+// Releases pages if there are too many. Returns whether it did.
 static bool limit_pages(void *ctx)
 {
     struct symbol_file *f = ctx;
     struct elf *files[FILES];
     size_t n = 0;
-    files_of(f, files);
+    list_files(f, files);
     for (int i = 0; i < FILES; i++)
         n += files[i] ? elf_pages(files[i]) : 0;
     for (struct split_file *s = f->splits; s; s = s->next)
@@ -139,7 +139,7 @@ static bool limit_pages(void *ctx)
 void symbol_rest(struct symbol_file *f)
 {
     struct elf *files[FILES];
-    files_of(f, files);
+    list_files(f, files);
     for (int i = 0; i < FILES; i++)
         if (files[i])
             elf_rest(files[i]);
@@ -151,7 +151,7 @@ bool symbol_has_changed(struct symbol_file *f)
 {
     struct elf *files[FILES];
     bool changed = false;
-    files_of(f, files);
+    list_files(f, files);
     for (int i = 0; i < FILES; i++)
         changed |= files[i] && elf_has_changed(files[i]);
     for (struct split_file *s = f->splits; s; s = s->next)
@@ -159,7 +159,7 @@ bool symbol_has_changed(struct symbol_file *f)
     return changed;
 }
 
-// The DWARF of elf and of what dwz moved out of it.
+// Opens the DWARF of elf and the file that dwz created from it.
 static void open_dwarf(struct symbol_file *f, struct elf *elf)
 {
     unsigned flags = elf_flags(&f->options);
@@ -216,7 +216,7 @@ struct symbol_file *symbol_open(const char *path, const struct symbol_options *o
     return elf ? symbol_open_elf(elf, options, e) : NULL;
 }
 
-static void forget_shown(struct symbol_file *f)
+static void free_shown_names(struct symbol_file *f)
 {
     for (size_t i = 0; f->shown && i < SHOWN_SLOTS; i++)
         free(f->shown[i].text);
@@ -228,7 +228,7 @@ void symbol_free(struct symbol_file *f)
 {
     if (!f)
         return;
-    forget_shown(f);
+    free_shown_names(f);
     dwarf_free(f->dwarf);
     dwarf_free(f->alternate_dwarf);
     for (struct split_file *s = f->splits, *next; s; s = next) {
@@ -273,7 +273,7 @@ void symbol_release_pages(struct symbol_file *f)
 
 void symbol_release(struct symbol_file *f)
 {
-    forget_shown(f);
+    free_shown_names(f);
     if (f->dwarf)
         dwarf_trim(f->dwarf);
     symbol_release_pages(f);
@@ -283,7 +283,7 @@ static const char *shown_name(struct symbol_file *f, const char *name)
 {
     if (!name || f->options.demangle == DEMANGLE_NONE)
         return name;
-    // Nothing that is mangled starts otherwise; names from DWARF can carry template arguments.
+    // Mangled names start with an underscore. Names from DWARF may have template arguments.
     if (name[0] != '_' && !strpbrk(name, "<:["))
         return name;
     if (!f->shown)
@@ -308,7 +308,8 @@ static struct elf *mini_of(struct symbol_file *f)
     return f->mini;
 }
 
-// The name in the tables that llvm-symbolizer does not read, for what it has no name for.
+// Finds a name in the symbol tables that llvm-symbolizer does not read. Used only if there is none
+// otherwise.
 static bool other_symbol(struct symbol_file *f, uint64_t vaddr, struct elf_symbol *symbol)
 {
     if (f->debug && elf_symbol_at(f->debug, vaddr, symbol))
@@ -321,7 +322,7 @@ int symbol_lookup(struct symbol_file *f, uint64_t vaddr, struct symbol_frame *fr
     if (max <= 0)
         return 0;
     if (f->dwarf && dwarf_memory(f->dwarf) > f->options.memory_limit) {
-        forget_shown(f); // names may have stood in what goes
+        free_shown_names(f); // names may point into what is freed
         dwarf_trim(f->dwarf);
     }
     if (!f->options.own_process)
@@ -407,7 +408,7 @@ uint64_t *symbol_boundaries(struct symbol_file *f, size_t *n)
         free(b.items);
         return NULL;
     }
-    uint64_t *addrs = (uint64_t *)b.items; // packed in place
+    uint64_t *addrs = (uint64_t *)b.items; // compacted in place
     size_t kept = 0;
     for (size_t i = 0; i < b.n; i++) {
         uint64_t addr = b.items[i].key;

@@ -1,4 +1,4 @@
-// Register numbers (DWARF's) and the few facts by which the architectures differ.
+// DWARF register numbers and the few facts in which the architectures differ.
 #pragma once
 
 #if defined(__x86_64__)
@@ -14,9 +14,9 @@ enum {
     UNWIND_REGS = 17,
 };
 
-// Slots below the stack pointer that a frame may still use.
+// Bytes below the stack pointer that a function may still use.
 #define UNWIND_RED_ZONE 128
-// Return addresses are multiples of 1 << this.
+// Return addresses are multiples of 1 << UNWIND_CODE_SHIFT.
 #define UNWIND_CODE_SHIFT 0
 
 #define UNWIND_ARCH_REGS_HERE(regs)                 \

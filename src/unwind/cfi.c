@@ -1,4 +1,4 @@
-// Runs in signal handlers too (lookup.c).
+// Also runs in signal handlers (lookup.c).
 #include "unwind/cfi.h"
 
 enum {
@@ -60,8 +60,8 @@ uint64_t cfi_pointer(struct reader *r, uint8_t encoding, const uint8_t *base, ui
     }
 }
 
-// Numbers of registers that we do not follow (vector registers) are read and forgotten.
-static void set(struct cfi_program *c, uint64_t reg, enum cfi_how how, int64_t value)
+// Rules for registers that we do not track (vector registers) are parsed and ignored.
+static void cfi_set_register(struct cfi_program *c, uint64_t reg, enum cfi_how how, int64_t value)
 {
     if (reg >= UNWIND_REGS)
         return;
@@ -73,7 +73,7 @@ static void set(struct cfi_program *c, uint64_t reg, enum cfi_how how, int64_t v
     c->state.value[reg] = (int32_t)value;
 }
 
-static void restore(struct cfi_program *c, uint64_t reg)
+static void cfi_restore_register(struct cfi_program *c, uint64_t reg)
 {
     if (reg >= UNWIND_REGS)
         return;
@@ -81,7 +81,7 @@ static void restore(struct cfi_program *c, uint64_t reg)
     c->state.value[reg] = c->initial ? c->initial->value[reg] : 0;
 }
 
-static void set_cfa(struct cfi_program *c, uint64_t reg, int64_t offset)
+static void cfi_set_cfa(struct cfi_program *c, uint64_t reg, int64_t offset)
 {
     if (offset != (int32_t)offset || reg >= UNWIND_REGS) {
         c->r.bad = true;
@@ -92,15 +92,15 @@ static void set_cfa(struct cfi_program *c, uint64_t reg, int64_t offset)
     c->state.cfa_expression = false;
 }
 
-// Steps over an expression; its place.
-static int64_t expression(struct cfi_program *c)
+// Skips an expression and returns its offset.
+static int64_t cfi_skip_expression(struct cfi_program *c)
 {
     int64_t place = c->r.p - c->base;
     reader_skip(&c->r, reader_uleb(&c->r));
     return place;
 }
 
-static int64_t scaled(struct cfi_program *c, int64_t n)
+static int64_t cfi_scale(struct cfi_program *c, int64_t n)
 {
     int64_t value;
     if (__builtin_mul_overflow(n, c->data_align, &value)) {
@@ -110,17 +110,17 @@ static int64_t scaled(struct cfi_program *c, int64_t n)
     return value;
 }
 
-static int64_t scaled_unsigned(struct cfi_program *c, uint64_t n)
+static int64_t cfi_scale_unsigned(struct cfi_program *c, uint64_t n)
 {
     if (n > INT32_MAX) {
         c->r.bad = true;
         return 0;
     }
-    return scaled(c, (int64_t)n);
+    return cfi_scale(c, (int64_t)n);
 }
 
-// Everything that does not move the location.
-static void apply(struct cfi_program *c, uint8_t op)
+// Applies every instruction that does not advance the location.
+static void cfi_apply(struct cfi_program *c, uint8_t op)
 {
     uint64_t reg;
     switch (op) {
@@ -128,24 +128,24 @@ static void apply(struct cfi_program *c, uint8_t op)
         break;
     case 0x05: // offset_extended
         reg = reader_uleb(&c->r);
-        set(c, reg, CFI_OFFSET, scaled_unsigned(c, reader_uleb(&c->r)));
+        cfi_set_register(c, reg, CFI_OFFSET, cfi_scale_unsigned(c, reader_uleb(&c->r)));
         break;
     case 0x06: // restore_extended
-        restore(c, reader_uleb(&c->r));
+        cfi_restore_register(c, reader_uleb(&c->r));
         break;
     case 0x07: // undefined
-        set(c, reader_uleb(&c->r), CFI_UNDEFINED, 0);
+        cfi_set_register(c, reader_uleb(&c->r), CFI_UNDEFINED, 0);
         break;
     case 0x08: // same_value
-        set(c, reader_uleb(&c->r), CFI_SAME, 0);
+        cfi_set_register(c, reader_uleb(&c->r), CFI_SAME, 0);
         break;
     case 0x09: { // register
         reg = reader_uleb(&c->r);
         uint64_t other = reader_uleb(&c->r);
         if (other >= UNWIND_REGS)
-            set(c, reg, CFI_UNDEFINED, 0);
+            cfi_set_register(c, reg, CFI_UNDEFINED, 0);
         else
-            set(c, reg, CFI_REGISTER, (int64_t)other);
+            cfi_set_register(c, reg, CFI_REGISTER, (int64_t)other);
         break;
     }
     case 0x0a: // remember_state
@@ -162,16 +162,16 @@ static void apply(struct cfi_program *c, uint8_t op)
         break;
     case 0x0c: // def_cfa
         reg = reader_uleb(&c->r);
-        set_cfa(c, reg, (int64_t)reader_uleb(&c->r));
+        cfi_set_cfa(c, reg, (int64_t)reader_uleb(&c->r));
         break;
     case 0x0d: // def_cfa_register
-        set_cfa(c, reader_uleb(&c->r), c->state.cfa_expression ? 0 : c->state.cfa_value);
+        cfi_set_cfa(c, reader_uleb(&c->r), c->state.cfa_expression ? 0 : c->state.cfa_value);
         break;
     case 0x0e: // def_cfa_offset
-        set_cfa(c, c->state.cfa_register, (int64_t)reader_uleb(&c->r));
+        cfi_set_cfa(c, c->state.cfa_register, (int64_t)reader_uleb(&c->r));
         break;
     case 0x0f: { // def_cfa_expression
-        int64_t place = expression(c);
+        int64_t place = cfi_skip_expression(c);
         if (place > INT32_MAX)
             c->r.bad = true;
         c->state.cfa_expression = true;
@@ -180,35 +180,35 @@ static void apply(struct cfi_program *c, uint8_t op)
     }
     case 0x10: // expression
         reg = reader_uleb(&c->r);
-        set(c, reg, CFI_EXPRESSION, expression(c));
+        cfi_set_register(c, reg, CFI_EXPRESSION, cfi_skip_expression(c));
         break;
     case 0x11: // offset_extended_sf
         reg = reader_uleb(&c->r);
-        set(c, reg, CFI_OFFSET, scaled(c, reader_sleb(&c->r)));
+        cfi_set_register(c, reg, CFI_OFFSET, cfi_scale(c, reader_sleb(&c->r)));
         break;
     case 0x12: // def_cfa_sf
         reg = reader_uleb(&c->r);
-        set_cfa(c, reg, scaled(c, reader_sleb(&c->r)));
+        cfi_set_cfa(c, reg, cfi_scale(c, reader_sleb(&c->r)));
         break;
     case 0x13: // def_cfa_offset_sf
-        set_cfa(c, c->state.cfa_register, scaled(c, reader_sleb(&c->r)));
+        cfi_set_cfa(c, c->state.cfa_register, cfi_scale(c, reader_sleb(&c->r)));
         break;
     case 0x14: // val_offset
         reg = reader_uleb(&c->r);
-        set(c, reg, CFI_VAL_OFFSET, scaled_unsigned(c, reader_uleb(&c->r)));
+        cfi_set_register(c, reg, CFI_VAL_OFFSET, cfi_scale_unsigned(c, reader_uleb(&c->r)));
         break;
     case 0x15: // val_offset_sf
         reg = reader_uleb(&c->r);
-        set(c, reg, CFI_VAL_OFFSET, scaled(c, reader_sleb(&c->r)));
+        cfi_set_register(c, reg, CFI_VAL_OFFSET, cfi_scale(c, reader_sleb(&c->r)));
         break;
     case 0x16: // val_expression
         reg = reader_uleb(&c->r);
-        set(c, reg, CFI_VAL_EXPRESSION, expression(c));
+        cfi_set_register(c, reg, CFI_VAL_EXPRESSION, cfi_skip_expression(c));
         break;
     case 0x2c: // AARCH64_negate_ra_state_with_pc
-    case 0x2d: // AARCH64_negate_ra_state; return addresses are stripped whenever they are met
+    case 0x2d: // AARCH64_negate_ra_state: no effect, because all return addresses are stripped
 #if !defined(__aarch64__)
-        c->r.bad = true; // GNU_window_save belongs to SPARC
+        c->r.bad = true; // here it would be GNU_window_save, which is SPARC's
 #endif
         break;
     case 0x2e: // GNU_args_size
@@ -216,7 +216,7 @@ static void apply(struct cfi_program *c, uint8_t op)
         break;
     case 0x2f: // GNU_negative_offset_extended
         reg = reader_uleb(&c->r);
-        set(c, reg, CFI_OFFSET, -scaled_unsigned(c, reader_uleb(&c->r)));
+        cfi_set_register(c, reg, CFI_OFFSET, -cfi_scale_unsigned(c, reader_uleb(&c->r)));
         break;
     default:
         c->r.bad = true;
@@ -233,12 +233,12 @@ enum cfi_next cfi_run(struct cfi_program *c, uint64_t *until)
             delta = op & 0x3f;
             break;
         case 0x80:
-            set(c, op & 0x3f, CFI_OFFSET, scaled_unsigned(c, reader_uleb(&c->r)));
+            cfi_set_register(c, op & 0x3f, CFI_OFFSET, cfi_scale_unsigned(c, reader_uleb(&c->r)));
             if (c->r.bad)
                 return CFI_BAD;
             continue;
         case 0xc0:
-            restore(c, op & 0x3f);
+            cfi_restore_register(c, op & 0x3f);
             continue;
         default:
             switch (op) {
@@ -259,7 +259,7 @@ enum cfi_next cfi_run(struct cfi_program *c, uint64_t *until)
                 delta = reader_u32(&c->r);
                 break;
             default:
-                apply(c, op);
+                cfi_apply(c, op);
                 if (c->r.bad)
                     return CFI_BAD;
                 continue;
@@ -270,7 +270,7 @@ enum cfi_next cfi_run(struct cfi_program *c, uint64_t *until)
         if (__builtin_mul_overflow(delta, c->code_align, &delta) ||
             __builtin_add_overflow(c->location, delta, until))
             return CFI_BAD;
-        // Programs may run past their end; nothing there is ours.
+        // A program may continue beyond the FDE's end; ignore that part.
         return *until < c->end ? CFI_ROW : CFI_LAST;
     }
     return CFI_LAST;

@@ -1,12 +1,12 @@
-// aarch64: what the instructions around an address say about the frame.
+// aarch64: infers frames from the instructions around an address.
 #if defined(__aarch64__)
 
 #include "unwind/code_aarch64.h"
 
 #include "unwind/step_aarch64.h"
 
-// The instruction at an address of a module; 0, which is none, where there is nothing to read.
-static uint32_t at(struct walk *w, const struct unwind_module *m, uintptr_t pc)
+// Returns the instruction at an address of a module; 0, an invalid instruction, if unreadable.
+static uint32_t instruction_at(struct walk *w, const struct unwind_module *m, uintptr_t pc)
 {
     uintptr_t words;
     if (!m || pc % 4 != 0 || pc < m->start || pc >= m->end || !step_load(w, pc & ~7ul, &words))
@@ -18,7 +18,7 @@ static bool is_call(uint32_t op)
 {
     return (op & 0xfc000000) == 0x94000000 || // bl
            (op & 0xfffffc1f) == 0xd63f0000 || // blr
-           (op & 0xfefff800) == 0xd63f0800;   // blraa, blrab and their forms with zero
+           (op & 0xfefff800) == 0xd63f0800;   // blraa, blrab and their zero forms
 }
 
 static bool is_return(uint32_t op)
@@ -32,18 +32,18 @@ static bool is_jump(uint32_t op)
            (op & 0xfffffc1f) == 0xd61f0000;                                      // br
 }
 
-// Loads and stores of the pair x29, x30 at the stack pointer plus a constant.
+// Classifies a load or store of the pair x29, x30 at the stack pointer plus a constant.
 enum pair { PAIR_NONE, PAIR_STORE, PAIR_STORE_BEFORE, PAIR_LOAD, PAIR_LOAD_AFTER };
 static enum pair pair_kind(uint32_t op)
 {
     switch (op & 0xffc07fff) {
     case 0xa9007bfd:
         return PAIR_STORE;
-    case 0xa9807bfd: // and the stack pointer moves there
+    case 0xa9807bfd: // with pre-index writeback
         return PAIR_STORE_BEFORE;
     case 0xa9407bfd:
         return PAIR_LOAD;
-    case 0xa8c07bfd: // and the stack pointer moves from there
+    case 0xa8c07bfd: // with post-index writeback
         return PAIR_LOAD_AFTER;
     default:
         return PAIR_NONE;
@@ -55,31 +55,31 @@ static uintptr_t pair_offset(uint32_t op)
     return (uintptr_t)((intptr_t)((int32_t)(op << 10) >> 25) * 8);
 }
 
-// One instruction of those that end a function, or begin it.
+// The effect of one instruction of a prologue or epilogue.
 struct effect {
-    bool ignored;     // touches neither x29, x30 nor the stack pointer
-    bool from_bp;     // the stack pointer is the frame pointer plus moves
-    uintptr_t moves;  // the stack pointer, by that much
-    int low, high;    // registers that are loaded (x29 and x30 matter), -1: none
-    uintptr_t offset; // from the stack pointer as it was before
+    bool ignored;     // changes none of x29, x30, sp
+    bool from_bp;     // sp is the frame pointer plus moves
+    uintptr_t moves;  // added to sp
+    int low, high;    // registers loaded, -1: none; only x29 and x30 matter
+    uintptr_t offset; // load address minus the sp before the instruction
 };
 
-static uintptr_t immediate(uint32_t op) // of add and sub
+static uintptr_t add_immediate(uint32_t op) // of add and sub
 {
     return (uintptr_t)(op >> 10 & 0xfff) << (op >> 22 & 1 ? 12 : 0);
 }
 
-static uintptr_t nine_bits(uint32_t op)
+static uintptr_t post_index_offset(uint32_t op)
 {
     return (uintptr_t)(intptr_t)((int32_t)(op << 11) >> 23);
 }
 
-// False: something else.
-static bool restores(uint32_t op, struct effect *e)
+// Decodes an epilogue instruction. Returns false if it is none.
+static bool decode_epilogue(uint32_t op, struct effect *e)
 {
     *e = (struct effect){.low = -1, .high = -1};
     uintptr_t pair = pair_offset(op);
-    switch (op & 0xffc003e0) { // with the stack pointer as base
+    switch (op & 0xffc003e0) { // base register sp
     case 0xa94003e0:           // ldp x
         e->low = op & 31;
         e->high = op >> 10 & 31;
@@ -110,36 +110,35 @@ static bool restores(uint32_t op, struct effect *e)
     switch (op & 0xffe00fe0) {
     case 0xf84007e0: // ldr x
         e->low = op & 31;
-        e->moves = nine_bits(op);
+        e->moves = post_index_offset(op);
         return true;
     case 0xfc4007e0: // ldr d, ldr q
     case 0x3cc007e0:
-        e->moves = nine_bits(op);
+        e->moves = post_index_offset(op);
         return true;
     }
     switch (op & 0xff8003ff) {
     case 0x910003ff: // add sp, sp, #
-        e->moves = immediate(op);
+        e->moves = add_immediate(op);
         return true;
     case 0x910003bf: // add sp, x29, #
         e->from_bp = true;
-        e->moves = immediate(op);
+        e->moves = add_immediate(op);
         return true;
     case 0xd10003bf: // sub sp, x29, #
         e->from_bp = true;
-        e->moves = 0 - immediate(op);
+        e->moves = 0 - add_immediate(op);
         return true;
     }
-    // Hints (nop, autiasp), and arithmetic with other registers.
+    // Hints (nop, autiasp) and arithmetic on other registers.
     bool arithmetic = (op & 0x1c000000) == 0x10000000 || (op & 0x0e000000) == 0x0a000000 ||
                       (op & 0x0e000000) == 0x0e000000;
     e->ignored = (op & 0xfffff01f) == 0xd503201f || (arithmetic && (op & 31) < 29);
     return e->ignored;
 }
 
-// How far down an instruction of a function's beginning moves the stack pointer; false if it is
-// none of those.
-static bool begins(uint32_t op, uintptr_t *moves)
+// Decodes a prologue instruction: *moves is how far it moves sp down. Returns false if it is none.
+static bool decode_prologue(uint32_t op, uintptr_t *moves)
 {
     *moves = 0;
     switch (op & 0xffc003e0) {
@@ -150,7 +149,7 @@ static bool begins(uint32_t op, uintptr_t *moves)
     case 0xad8003e0:
         *moves = 0 - 2 * pair_offset(op);
         return true;
-    case 0xa90003e0: // the same without moving, and str x, d, q
+    case 0xa90003e0: // the same without writeback, and str x, d, q
     case 0x6d0003e0:
     case 0xad0003e0:
     case 0xf90003e0:
@@ -162,26 +161,26 @@ static bool begins(uint32_t op, uintptr_t *moves)
     case 0xf8000fe0: // str x, d, q
     case 0xfc000fe0:
     case 0x3c800fe0:
-        *moves = 0 - nine_bits(op);
+        *moves = 0 - post_index_offset(op);
         return true;
     }
     if ((op & 0xff8003ff) == 0xd10003ff) { // sub sp, sp, #
-        *moves = immediate(op);
+        *moves = add_immediate(op);
         return true;
     }
-    // sub x9, sp, #: a stack that will be realigned; hints: paciasp, bti.
+    // sub x9, sp, # (before the stack is realigned); hints: paciasp, bti.
     return ((op & 0xff8003e0) == 0xd10003e0 && (op & 31) < 29) || (op & 0xfffff01f) == 0xd503201f;
 }
 
 bool code_after_call(struct walk *w, uintptr_t pc)
 {
-    return is_call(at(w, unwind_snapshot_find(w->snapshot, pc - 1), pc - 4));
+    return is_call(instruction_at(w, unwind_snapshot_find(w->snapshot, pc - 1), pc - 4));
 }
 
-// Entries of procedure linkage tables, which nobody describes, up to the jump through x17: the
-// link register is the caller's. The first entry pushes x16 and x30 for the loader.
+// Recognizes PLT entries, which have no unwind information, up to the jump through x17. The link
+// register is the caller's. The first entry pushes x16 and x30 for the loader.
 #define PLT_PUSHES 0xa9bf7bf0u
-static bool is_plt(uint32_t op)
+static bool is_plt_instruction(uint32_t op)
 {
     return (op & 0x9f00001f) == 0x90000010 || (op & 0xffc003ff) == 0xf9400211 || // adrp, ldr
            (op & 0xffc003ff) == 0x91000210 || op == PLT_PUSHES ||                // add, stp
@@ -192,32 +191,32 @@ bool code_in_plt(struct walk *w, const struct unwind_module *m, uintptr_t *push)
 {
     unsigned i = 0;
     uint32_t op;
-    while ((op = at(w, m, w->pc + 4 * i)) != 0xd61f0220) // br x17
-        if (!is_plt(op) || ++i == 6)
+    while ((op = instruction_at(w, m, w->pc + 4 * i)) != 0xd61f0220) // br x17
+        if (!is_plt_instruction(op) || ++i == 6)
             return false;
     *push = 0;
-    for (i = 1; i < 6 && is_plt(op = at(w, m, w->pc - 4 * i)); i++)
+    for (i = 1; i < 6 && is_plt_instruction(op = instruction_at(w, m, w->pc - 4 * i)); i++)
         if (op == PLT_PUSHES)
             *push = 16;
     return true;
 }
 
-#define OUTLOOK 96
+#define SCAN_INSTRUCTIONS 96
 
-static void look_ahead(struct walk *w, const struct unwind_module *m, struct code_outlook *o)
+static void scan_ahead(struct walk *w, const struct unwind_module *m, struct code_hints *o)
 {
-    *o = (struct code_outlook){.known = !w->exact, .record = !w->exact};
+    *o = (struct code_hints){.known = !w->exact, .record = !w->exact};
     uintptr_t sp = w->sp;
     bool known_sp = w->exact, restored = false;
     struct effect e;
-    for (unsigned i = 0; i < OUTLOOK; i++) {
-        uint32_t op = at(w, m, w->pc + 4 * i);
+    for (unsigned i = 0; i < SCAN_INSTRUCTIONS; i++) {
+        uint32_t op = instruction_at(w, m, w->pc + 4 * i);
         enum pair pair = pair_kind(op);
         if (op == 0)
             return;
-        if (pair == PAIR_STORE || pair == PAIR_STORE_BEFORE) { // of this function or of the next
+        if (pair == PAIR_STORE || pair == PAIR_STORE_BEFORE) { // in this or the next function
             if (!o->known)
-                *o = (struct code_outlook){true, false, pair == PAIR_STORE_BEFORE && known_sp, sp};
+                *o = (struct code_hints){true, false, pair == PAIR_STORE_BEFORE && known_sp, sp};
             return;
         }
         if (pair != PAIR_NONE) {
@@ -235,17 +234,18 @@ static void look_ahead(struct walk *w, const struct unwind_module *m, struct cod
                 return;
             o->known = o->record = true;
             known_sp = false;
-        } else if (restores(op, &e)) {
+        } else if (decode_epilogue(op, &e)) {
             sp = (e.from_bp ? w->bp : sp) + e.moves;
         }
     }
 }
 
-// The same from the instructions before: a frame was made, and no function ended since.
-static bool made_before(struct walk *w, const struct unwind_module *m)
+// The same from the preceding instructions: a frame record was stored, and no function has ended
+// since.
+static bool frame_record_stored_before(struct walk *w, const struct unwind_module *m)
 {
-    for (unsigned i = 1; i < OUTLOOK; i++) {
-        uint32_t op = at(w, m, w->pc - 4 * i);
+    for (unsigned i = 1; i < SCAN_INSTRUCTIONS; i++) {
+        uint32_t op = instruction_at(w, m, w->pc - 4 * i);
         enum pair pair = pair_kind(op);
         if (pair == PAIR_STORE || pair == PAIR_STORE_BEFORE)
             return true;
@@ -255,22 +255,23 @@ static bool made_before(struct walk *w, const struct unwind_module *m)
     return false;
 }
 
-// The record is made, but the frame pointer does not point to it yet.
-static bool record_not_set(struct walk *w, const struct unwind_module *m, struct code_outlook *o)
+// The frame record is stored, but the frame pointer does not point to it yet.
+static bool frame_pointer_not_set(struct walk *w, const struct unwind_module *m,
+                                  struct code_hints *o)
 {
     for (unsigned i = 0;; i++) {
-        uint32_t op = at(w, m, w->pc + 4 * i);
+        uint32_t op = instruction_at(w, m, w->pc + 4 * i);
         if ((op & 0xffc003ff) == 0x910003fd) // add x29, sp, #
             break;
         if (i == 8 || op == 0 || is_call(op) || is_jump(op) || is_return(op))
             return false;
     }
     for (unsigned i = 1; i <= 8; i++) {
-        uint32_t op = at(w, m, w->pc - 4 * i);
+        uint32_t op = instruction_at(w, m, w->pc - 4 * i);
         enum pair pair = pair_kind(op);
         if (pair == PAIR_STORE || pair == PAIR_STORE_BEFORE) {
-            *o = (struct code_outlook){true, false, pair == PAIR_STORE_BEFORE,
-                                       w->sp - pair_offset(op)};
+            *o = (struct code_hints){true, false, pair == PAIR_STORE_BEFORE,
+                                     w->sp - pair_offset(op)};
             return true;
         }
         if ((op & 0xffc003ff) == 0x910003fd || is_call(op) || is_jump(op) || is_return(op))
@@ -279,25 +280,25 @@ static bool record_not_set(struct walk *w, const struct unwind_module *m, struct
     return false;
 }
 
-void code_look(struct walk *w, const struct unwind_module *m, struct code_outlook *o)
+void code_scan(struct walk *w, const struct unwind_module *m, struct code_hints *o)
 {
-    if (w->exact && record_not_set(w, m, o))
+    if (w->exact && frame_pointer_not_set(w, m, o))
         return;
-    look_ahead(w, m, o);
+    scan_ahead(w, m, o);
     uintptr_t lr;
     if (o->known)
         return;
-    // A record, if one was made before, if the link register is the frame's own, or if none of the
-    // two can be known.
-    o->record = made_before(w, m) || !step_load(w, w->bp + 8, &lr) ||
+    // Assume a record if one was stored before, if the link register is the frame's own, or if
+    // neither can be determined.
+    o->record = frame_record_stored_before(w, m) || !step_load(w, w->bp + 8, &lr) ||
                 step_strip(lr) == step_strip(w->saved);
 }
 
-// Whether a jump leaves the function: the link register was restored right before.
-static bool restored_before(struct walk *w, const struct unwind_module *m)
+// Whether a jump is a tail call: the link register was restored right before.
+static bool link_restored_before(struct walk *w, const struct unwind_module *m)
 {
     struct effect e;
-    for (unsigned i = 1; i <= 4 && restores(at(w, m, w->pc - 4 * i), &e); i++)
+    for (unsigned i = 1; i <= 4 && decode_epilogue(instruction_at(w, m, w->pc - 4 * i), &e); i++)
         if (e.low == UNWIND_REG_RA || e.high == UNWIND_REG_RA)
             return true;
     return false;
@@ -308,13 +309,13 @@ bool code_ends(struct walk *w, const struct unwind_module *m, struct code_caller
     bool restored = false;
     *c = (struct code_caller){w->saved, w->sp, w->bp};
     for (unsigned i = 0; i < 16; i++) {
-        uint32_t op = at(w, m, w->pc + 4 * i);
+        uint32_t op = instruction_at(w, m, w->pc + 4 * i);
         struct effect e;
-        if (is_return(op) || (is_jump(op) && (restored || restored_before(w, m)))) {
+        if (is_return(op) || (is_jump(op) && (restored || link_restored_before(w, m)))) {
             c->pc = step_strip(c->pc);
             return true;
         }
-        if (!restores(op, &e))
+        if (!decode_epilogue(op, &e))
             return false;
         for (int k = 0; k < 2; k++) {
             int reg = k ? e.high : e.low;
@@ -333,11 +334,11 @@ bool code_begins(struct walk *w, const struct unwind_module *m, struct code_call
     *c = (struct code_caller){step_strip(w->saved), w->sp, w->bp};
     bool set = false;
     for (unsigned i = 1; i <= 12; i++) {
-        uint32_t op = at(w, m, w->pc - 4 * i);
+        uint32_t op = instruction_at(w, m, w->pc - 4 * i);
         uintptr_t moves;
         if ((op & 0xffc003ff) == 0x910003fd) // add x29, sp, #
             set = true;
-        else if (!begins(op, &moves))
+        else if (!decode_prologue(op, &moves))
             break;
         else
             c->sp += moves;

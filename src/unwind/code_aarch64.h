@@ -1,31 +1,31 @@
-// aarch64: what the instructions around an address say about a frame, where tables say nothing
-// or cannot be believed. Runs in signal handlers; reads code as carefully as stacks.
+// aarch64: infers frames from the instructions around an address, where tables have no information
+// or cannot be trusted. Runs in signal handlers; code is read with the same checks as stacks.
 #pragma once
 
 #include "unwind/step.h"
 
-// Whether a call stands right before an address.
+// Returns whether a call instruction ends at pc.
 bool code_after_call(struct walk *w, uintptr_t pc);
 
-// Whether the walk's frame is an entry of a procedure linkage table, which nobody describes: the
-// link register is the caller's. *push: what the first entry has pushed for the loader.
+// Returns whether the walk's frame is in a PLT entry, which has no unwind information: the link
+// register is the caller's. *push: bytes that the first entry has pushed for the loader.
 bool code_in_plt(struct walk *w, const struct unwind_module *m, uintptr_t *push);
 
-// What the instructions that follow say about a frame that nobody describes.
-struct code_outlook {
-    bool known;     // whether there is a frame record at the frame pointer
-    bool record;    // there is, or probably
-    bool known_cfa; // cfa is
+// What the following instructions reveal about a frame without unwind information.
+struct code_hints {
+    bool known;     // whether there is a frame record at the frame pointer is known
+    bool record;    // there is one, or there probably is
+    bool known_cfa; // cfa is valid
     uintptr_t cfa;
 };
-void code_look(struct walk *w, const struct unwind_module *m, struct code_outlook *o);
+void code_scan(struct walk *w, const struct unwind_module *m, struct code_hints *o);
 
 // The caller of an interrupted function.
 struct code_caller {
     uintptr_t pc, sp, bp;
 };
-// If nothing follows but the restoring of registers and the return. Compilers that describe only
-// calls (clang before 15) leave the last instructions out.
+// Returns true if only restoring of registers and the return follow. Compilers that describe only
+// call sites (clang before 15) omit epilogues.
 bool code_ends(struct walk *w, const struct unwind_module *m, struct code_caller *c);
-// If a frame is being made that the table does not know of; the same compilers.
+// Returns true in a prologue that the table omits; for the same compilers.
 bool code_begins(struct walk *w, const struct unwind_module *m, struct code_caller *c);

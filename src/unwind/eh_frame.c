@@ -1,17 +1,17 @@
-// Runs in signal handlers too (lookup.c): no calls of libc, and large structures are the caller's.
+// Also runs in signal handlers (lookup.c): no libc calls, and callers provide large structures.
 #include "unwind/eh_frame.h"
 
 #define PE_OMIT 0xff
 
 struct entry {
-    struct reader r; // behind length and id
+    struct reader r; // after length and id
     uint64_t id;     // 0: CIE in .eh_frame; all ones: CIE in .debug_frame
     uint64_t id_at;  // offset of the id
     uint64_t next;
-    bool wide; // 64-bit DWARF
+    bool wide; // 64-bit DWARF format
 };
 
-static enum eh_entry entry_read(const struct eh_input *in, uint64_t offset, struct entry *e)
+static enum eh_entry eh_entry_read(const struct eh_input *in, uint64_t offset, struct entry *e)
 {
     const struct eh_section *s = &in->frame;
     if (offset >= s->n)
@@ -30,8 +30,8 @@ static enum eh_entry entry_read(const struct eh_input *in, uint64_t offset, stru
     r.end = r.p + length;
     e->id_at = (uint64_t)(r.p - s->p);
     e->id = e->wide ? reader_u64(&r) : reader_u32(&r);
-    // .eh_frame's ids are 32 bits wide even behind a long length in what compilers emit, but
-    // nobody emits those: follow the standard.
+    // Compilers would emit 32-bit ids in .eh_frame even after a 64-bit length, but none emits
+    // those: follow the standard.
     if (r.bad)
         return EH_BAD;
     e->next = (uint64_t)(r.end - s->p);
@@ -39,15 +39,15 @@ static enum eh_entry entry_read(const struct eh_input *in, uint64_t offset, stru
     return EH_FDE;
 }
 
-static bool is_cie(const struct eh_input *in, const struct entry *e)
+static bool eh_entry_is_cie(const struct eh_input *in, const struct entry *e)
 {
     if (!in->debug_frame)
         return e->id == 0;
     return e->wide ? e->id == UINT64_MAX : e->id == UINT32_MAX;
 }
 
-static bool cie_augmentation(const struct eh_input *in, struct eh_cie *cie, struct reader *r,
-                             const char *letters)
+static bool eh_cie_augmentation(const struct eh_input *in, struct eh_cie *cie, struct reader *r,
+                                const char *letters)
 {
     if (*letters != 'z')
         return *letters == 0;
@@ -74,26 +74,26 @@ static bool cie_augmentation(const struct eh_input *in, struct eh_cie *cie, stru
         case 'S':
             cie->signal = true;
             break;
-        case 'B': // aarch64: signed with the B key
-        case 'G': // aarch64: tagged stack
+        case 'B': // aarch64: return addresses are signed with the B key
+        case 'G': // aarch64: memory-tagged stack
             break;
-        default: // unknown letters: what they bring is in the length
+        default: // unknown letters: the augmentation length covers their data
             return !data.bad;
         }
     }
     return !data.bad;
 }
 
-// False: nothing that refers to it can be followed.
-static bool cie_parse(const struct eh_input *in, uint64_t offset, struct eh_cie *cie,
-                      struct cfi_program *program)
+// Returns false if FDEs that refer to this CIE cannot be interpreted.
+static bool eh_cie_parse(const struct eh_input *in, uint64_t offset, struct eh_cie *cie,
+                         struct cfi_program *program)
 {
     struct entry e;
     cie->offset = offset;
     cie->encoding = 0;
     cie->address_size = 8;
     cie->augmented = cie->signal = cie->valid = false;
-    if (entry_read(in, offset, &e) != EH_FDE || !is_cie(in, &e))
+    if (eh_entry_read(in, offset, &e) != EH_FDE || !eh_entry_is_cie(in, &e))
         return false;
     uint8_t version = reader_u8(&e.r);
     if (version != 1 && version != 3 && version != 4)
@@ -111,7 +111,7 @@ static bool cie_parse(const struct eh_input *in, uint64_t offset, struct eh_cie 
     cie->code_align = reader_uleb(&e.r);
     cie->data_align = reader_sleb(&e.r);
     uint64_t column = version == 1 ? reader_u8(&e.r) : reader_uleb(&e.r);
-    if (e.r.bad || column != UNWIND_REG_RA || !cie_augmentation(in, cie, &e.r, letters))
+    if (e.r.bad || column != UNWIND_REG_RA || !eh_cie_augmentation(in, cie, &e.r, letters))
         return false;
 
     program->r = e.r;
@@ -126,7 +126,7 @@ static bool cie_parse(const struct eh_input *in, uint64_t offset, struct eh_cie 
     program->n_remembered = 0;
     for (unsigned i = 0; i < UNWIND_REGS; i++) {
         program->state.how[i] = CFI_SAME;
-        *(volatile int32_t *)&program->state.value[i] = 0; // not a call of memset
+        *(volatile int32_t *)&program->state.value[i] = 0; // avoids a call of memset
     }
     program->state.cfa_register = CFI_NO_REGISTER;
     program->state.cfa_expression = false;
@@ -138,20 +138,20 @@ static bool cie_parse(const struct eh_input *in, uint64_t offset, struct eh_cie 
     return true;
 }
 
-static const struct eh_cie *cie_get(const struct eh_input *in, struct eh_cies *cies,
-                                    uint64_t offset)
+static const struct eh_cie *eh_cie_get(const struct eh_input *in, struct eh_cies *cies,
+                                       uint64_t offset)
 {
     struct eh_cie *cie = &cies->cie[(offset ^ offset >> 4 ^ offset >> 12) % EH_CIES];
     if (cie->offset != offset || !cie->valid) {
-        bool valid = cie_parse(in, offset, cie, &cies->program);
+        bool valid = eh_cie_parse(in, offset, cie, &cies->program);
         cie->valid = valid;
     }
     return cie->valid ? cie : NULL;
 }
 
-// The addresses of an FDE and its program.
-static bool fde_range(const struct eh_input *in, struct entry *e, const struct eh_cie *cie,
-                      struct eh_fde *fde)
+// Reads an FDE's address range and finds its program.
+static bool eh_fde_range(const struct eh_input *in, struct entry *e, const struct eh_cie *cie,
+                         struct eh_fde *fde)
 {
     fde->begin =
         cfi_pointer(&e->r, cie->encoding, in->frame.p, in->frame.address, in->header.address);
@@ -169,11 +169,11 @@ enum eh_entry eh_fde_read(const struct eh_input *in, struct eh_cies *cies, uint6
                           struct eh_fde *fde)
 {
     struct entry e;
-    enum eh_entry kind = entry_read(in, offset, &e);
+    enum eh_entry kind = eh_entry_read(in, offset, &e);
     if (kind != EH_FDE)
         return kind;
     fde->next = e.next;
-    if (is_cie(in, &e))
+    if (eh_entry_is_cie(in, &e))
         return EH_SKIP;
     uint64_t cie_at = e.id;
     if (!in->debug_frame) {
@@ -181,16 +181,16 @@ enum eh_entry eh_fde_read(const struct eh_input *in, struct eh_cies *cies, uint6
             return EH_SKIP;
         cie_at = e.id_at - e.id;
     }
-    const struct eh_cie *cie = cie_get(in, cies, cie_at);
-    return cie && fde_range(in, &e, cie, fde) ? EH_FDE : EH_SKIP;
+    const struct eh_cie *cie = eh_cie_get(in, cies, cie_at);
+    return cie && eh_fde_range(in, &e, cie, fde) ? EH_FDE : EH_SKIP;
 }
 
 bool eh_fde_parse(const struct eh_input *in, const struct eh_input *cie_in, struct eh_cie *cie,
                   struct cfi_program *program, struct eh_fde *fde)
 {
     struct entry e;
-    return cie_parse(cie_in, 0, cie, program) && entry_read(in, 0, &e) == EH_FDE &&
-           !is_cie(in, &e) && fde_range(in, &e, cie, fde);
+    return eh_cie_parse(cie_in, 0, cie, program) && eh_entry_read(in, 0, &e) == EH_FDE &&
+           !eh_entry_is_cie(in, &e) && eh_fde_range(in, &e, cie, fde);
 }
 
 bool eh_table_open(const struct eh_section *header, struct eh_table *t)
@@ -206,7 +206,7 @@ bool eh_table_open(const struct eh_section *header, struct eh_table *t)
     if (r.bad)
         return false;
     if (count == PE_OMIT || t->encoding == PE_OMIT)
-        return true; // the place of .eh_frame, at least
+        return true; // only the location of .eh_frame
     t->count = cfi_pointer(&r, count, header->p, header->address, header->address);
     switch (t->encoding & 0x0f) {
     case 0x03:

@@ -1,4 +1,4 @@
-// DWARF expressions, as far as call frame information has use for them.
+// Evaluates DWARF expressions, as far as call frame information uses them.
 #include "unwind/step.h"
 
 #define DEPTH 12
@@ -14,7 +14,7 @@ struct machine {
     uintptr_t stack[DEPTH];
 };
 
-static void push(struct machine *m, uintptr_t value)
+static void expression_push(struct machine *m, uintptr_t value)
 {
     if (m->n == DEPTH)
         m->bad = true;
@@ -22,7 +22,7 @@ static void push(struct machine *m, uintptr_t value)
         m->stack[m->n++] = value;
 }
 
-static uintptr_t pop(struct machine *m)
+static uintptr_t expression_pop(struct machine *m)
 {
     if (m->n == 0) {
         m->bad = true;
@@ -31,7 +31,7 @@ static uintptr_t pop(struct machine *m)
     return m->stack[--m->n];
 }
 
-static uintptr_t fixed(struct machine *m, unsigned bytes, bool is_signed)
+static uintptr_t expression_fixed(struct machine *m, unsigned bytes, bool is_signed)
 {
     if ((size_t)(m->end - m->p) < bytes) {
         m->bad = true;
@@ -44,7 +44,7 @@ static uintptr_t fixed(struct machine *m, unsigned bytes, bool is_signed)
     return is_signed ? (uintptr_t)((intptr_t)(value << unused) >> unused) : value;
 }
 
-static uintptr_t leb(struct machine *m, bool is_signed)
+static uintptr_t expression_leb(struct machine *m, bool is_signed)
 {
     uintptr_t value = 0;
     for (unsigned shift = 0; m->p < m->end && shift < 70;) {
@@ -62,27 +62,27 @@ static uintptr_t leb(struct machine *m, bool is_signed)
     return 0;
 }
 
-static void push_reg(struct machine *m, uintptr_t reg)
+static void expression_push_reg(struct machine *m, uintptr_t reg)
 {
-    uintptr_t offset = leb(m, true);
+    uintptr_t offset = expression_leb(m, true);
     if (reg >= UNWIND_REGS || !(m->valid >> reg & 1))
         m->bad = true;
     else
-        push(m, m->regs->r[reg] + offset);
+        expression_push(m, m->regs->r[reg] + offset);
 }
 
-static void deref(struct machine *m, unsigned bytes)
+static void expression_deref(struct machine *m, unsigned bytes)
 {
     uintptr_t value = 0;
-    if (!step_load(m->walk, pop(m), &value) || bytes == 0 || bytes > 8)
+    if (!step_load(m->walk, expression_pop(m), &value) || bytes == 0 || bytes > 8)
         m->bad = true;
     else
-        push(m, bytes == 8 ? value : value & (((uintptr_t)1 << (8 * bytes)) - 1));
+        expression_push(m, bytes == 8 ? value : value & (((uintptr_t)1 << (8 * bytes)) - 1));
 }
 
-static void jump(struct machine *m, bool taken)
+static void expression_jump(struct machine *m, bool taken)
 {
-    intptr_t distance = (intptr_t)fixed(m, 2, true);
+    intptr_t distance = (intptr_t)expression_fixed(m, 2, true);
     if (!taken)
         return;
     if (distance < m->begin - m->p || distance > m->end - m->p)
@@ -91,9 +91,9 @@ static void jump(struct machine *m, bool taken)
         m->p += distance;
 }
 
-static void binary(struct machine *m, uint8_t op)
+static void expression_binary(struct machine *m, uint8_t op)
 {
-    uintptr_t b = pop(m), a = pop(m), value = 0;
+    uintptr_t b = expression_pop(m), a = expression_pop(m), value = 0;
     intptr_t sa = (intptr_t)a, sb = (intptr_t)b;
     switch (op) {
     case 0x1a: // and
@@ -156,25 +156,25 @@ static void binary(struct machine *m, uint8_t op)
     default:
         m->bad = true;
     }
-    push(m, value);
+    expression_push(m, value);
 }
 
-static void pick(struct machine *m, unsigned index)
+static void expression_pick(struct machine *m, unsigned index)
 {
     if (index >= m->n)
         m->bad = true;
     else
-        push(m, m->stack[m->n - 1 - index]);
+        expression_push(m, m->stack[m->n - 1 - index]);
 }
 
-static void execute(struct machine *m, uint8_t op)
+static void expression_execute(struct machine *m, uint8_t op)
 {
     if (op >= 0x30 && op <= 0x4f) { // lit0 to lit31
-        push(m, op - 0x30u);
+        expression_push(m, op - 0x30u);
         return;
     }
     if (op >= 0x70 && op <= 0x8f) { // breg0 to breg31
-        push_reg(m, op - 0x70u);
+        expression_push_reg(m, op - 0x70u);
         return;
     }
     uintptr_t a, b, c;
@@ -182,10 +182,10 @@ static void execute(struct machine *m, uint8_t op)
     case 0x03: // addr
     case 0x0e: // const8u
     case 0x0f: // const8s
-        push(m, fixed(m, 8, false));
+        expression_push(m, expression_fixed(m, 8, false));
         break;
     case 0x06:
-        deref(m, 8);
+        expression_deref(m, 8);
         break;
     case 0x08: // const1u, and so on up to const4s
     case 0x09:
@@ -193,69 +193,69 @@ static void execute(struct machine *m, uint8_t op)
     case 0x0b:
     case 0x0c:
     case 0x0d:
-        push(m, fixed(m, 1u << ((op - 8) >> 1), op & 1));
+        expression_push(m, expression_fixed(m, 1u << ((op - 8) >> 1), op & 1));
         break;
     case 0x10: // constu
     case 0x11: // consts
-        push(m, leb(m, op & 1));
+        expression_push(m, expression_leb(m, op & 1));
         break;
     case 0x12: // dup
-        pick(m, 0);
+        expression_pick(m, 0);
         break;
     case 0x13: // drop
-        pop(m);
+        expression_pop(m);
         break;
     case 0x14: // over
-        pick(m, 1);
+        expression_pick(m, 1);
         break;
     case 0x15: // pick
-        pick(m, (unsigned)fixed(m, 1, false));
+        expression_pick(m, (unsigned)expression_fixed(m, 1, false));
         break;
     case 0x16: // swap
-        a = pop(m);
-        b = pop(m);
-        push(m, a);
-        push(m, b);
+        a = expression_pop(m);
+        b = expression_pop(m);
+        expression_push(m, a);
+        expression_push(m, b);
         break;
     case 0x17: // rot
-        a = pop(m);
-        b = pop(m);
-        c = pop(m);
-        push(m, a);
-        push(m, c);
-        push(m, b);
+        a = expression_pop(m);
+        b = expression_pop(m);
+        c = expression_pop(m);
+        expression_push(m, a);
+        expression_push(m, c);
+        expression_push(m, b);
         break;
     case 0x19: // abs
-        a = pop(m);
-        push(m, (intptr_t)a < 0 ? 0 - a : a);
+        a = expression_pop(m);
+        expression_push(m, (intptr_t)a < 0 ? 0 - a : a);
         break;
     case 0x1f: // neg
-        push(m, 0 - pop(m));
+        expression_push(m, 0 - expression_pop(m));
         break;
     case 0x20: // not
-        push(m, ~pop(m));
+        expression_push(m, ~expression_pop(m));
         break;
     case 0x23: // plus_uconst
-        a = pop(m);
-        push(m, a + leb(m, false));
+        a = expression_pop(m);
+        expression_push(m, a + expression_leb(m, false));
         break;
     case 0x28: // bra
-        a = pop(m);
-        jump(m, a != 0);
+        a = expression_pop(m);
+        expression_jump(m, a != 0);
         break;
     case 0x2f: // skip
-        jump(m, true);
+        expression_jump(m, true);
         break;
     case 0x92: // bregx
-        push_reg(m, leb(m, false));
+        expression_push_reg(m, expression_leb(m, false));
         break;
     case 0x94: // deref_size
-        deref(m, (unsigned)fixed(m, 1, false));
+        expression_deref(m, (unsigned)expression_fixed(m, 1, false));
         break;
     case 0x96: // nop
         break;
     default:
-        binary(m, op);
+        expression_binary(m, op);
     }
 }
 
@@ -272,12 +272,12 @@ bool step_expression(struct walk *w, const struct unwind_regs *regs, uint64_t va
     m.n = 0;
     m.bad = false;
     if (push_initial)
-        push(&m, initial);
+        expression_push(&m, initial);
     for (unsigned i = 0; m.p < m.end && !m.bad; i++) {
         if (i == OPERATIONS)
             return false;
-        execute(&m, *m.p++);
+        expression_execute(&m, *m.p++);
     }
-    *result = pop(&m);
+    *result = expression_pop(&m);
     return !m.bad;
 }

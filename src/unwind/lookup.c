@@ -5,10 +5,10 @@
 #include "unwind/eh_frame.h"
 
 #define ENTRIES 32
-#define LOOKUPS_MAX 128 // of one walk: a handler must not take long, 1 to 2 ms here
+#define LOOKUPS_MAX 128 // per walk, about 1 to 2 ms: a handler must not run for long
 
-// .eh_frame_hdr as every linker writes it: the frame's address relative to itself, a count, and
-// pairs of offsets from the header.
+// .eh_frame_hdr as all linkers write it: the address of .eh_frame relative to the field, a count,
+// and pairs of offsets from the header.
 struct header {
     uint8_t version, frame_encoding, count_encoding, table_encoding;
     int32_t frame;
@@ -20,8 +20,8 @@ struct entry {
 };
 
 struct scratch {
-    // First: a struct unwind_general with its items, a rule of the long form, while its step is
-    // taken.
+    // Must be first: a struct unwind_general with its items, a rule in long form, valid during its
+    // step.
     _Alignas(struct unwind_general) uint8_t
         general[sizeof(struct unwind_general) + UNWIND_REGS * sizeof(struct unwind_general_item)];
     struct eh_cie cie;
@@ -37,10 +37,10 @@ struct scratch {
 };
 _Static_assert(sizeof(struct scratch) <= UNWIND_SCRATCH, "the public size");
 
-// Finds the last entry that begins at or before offset: 1, 0 if there is none, -1 if the table
-// cannot be read.
-static int find_entry(struct walk *w, struct scratch *s, uintptr_t table, uint32_t n,
-                      int64_t offset, struct entry *found)
+// Finds the last entry that begins at or before offset. Returns 1, 0 if there is none, -1 if the
+// table is unreadable.
+static int find_header_entry(struct walk *w, struct scratch *s, uintptr_t table, uint32_t n,
+                             int64_t offset, struct entry *found)
 {
     while (n > ENTRIES) {
         uint32_t half = n / 2;
@@ -62,8 +62,8 @@ static int find_entry(struct walk *w, struct scratch *s, uintptr_t table, uint32
     return n > 0;
 }
 
-// Copies an entry of .eh_frame, as far as there is room. 0: it cannot be read.
-static size_t copy_entry(struct walk *w, uintptr_t at, uint8_t *to, size_t room)
+// Copies an entry of .eh_frame. Returns its size; 0 if it is unreadable or larger than room.
+static size_t copy_frame_entry(struct walk *w, uintptr_t at, uint8_t *to, size_t room)
 {
     uint32_t length;
     if (!step_copy(w, at, &length, sizeof length) || length == 0 || length > room - sizeof length ||
@@ -80,27 +80,27 @@ static bool has_expression(const struct cfi_state *state)
     return any;
 }
 
-// The FDE at address at, and its CIE.
-static bool read_fde(struct walk *w, struct scratch *s, uintptr_t at, uintptr_t header)
+// Reads the FDE at this address and its CIE.
+static bool lookup_read_fde(struct walk *w, struct scratch *s, uintptr_t at, uintptr_t header)
 {
-    size_t n = copy_entry(w, at, s->fde_bytes, sizeof s->fde_bytes);
+    size_t n = copy_frame_entry(w, at, s->fde_bytes, sizeof s->fde_bytes);
     if (n < 8)
         return false;
     uint32_t back;
     __builtin_memcpy(&back, s->fde_bytes + 4, 4);
     uintptr_t cie_at = at + 4 - back;
-    size_t n_cie = back ? copy_entry(w, cie_at, s->cie_bytes, sizeof s->cie_bytes) : 0;
+    size_t n_cie = back ? copy_frame_entry(w, cie_at, s->cie_bytes, sizeof s->cie_bytes) : 0;
     if (!n_cie)
         return false;
     s->in = (struct eh_input){.frame = {s->fde_bytes, n, at}, .header.address = header};
     s->cie_in = (struct eh_input){.frame = {s->cie_bytes, n_cie, cie_at}};
-    // Expressions are noted by their offset in the FDE's copy.
+    // Expressions are stored as offsets in the FDE's copy, so the CIE must have none.
     return eh_fde_parse(&s->in, &s->cie_in, &s->cie, &s->program, &s->fde) &&
            !has_expression(&s->cie.initial);
 }
 
 // Runs the program up to pc.
-static unwind_rule run_to(struct scratch *s, uintptr_t pc)
+static unwind_rule run_program_to(struct scratch *s, uintptr_t pc)
 {
     struct cfi_program *p = &s->program;
     eh_program(&s->in, &s->fde, p);
@@ -115,8 +115,8 @@ static unwind_rule run_to(struct scratch *s, uintptr_t pc)
     }
 }
 
-// The long form. Its expressions would have to be in the pool.
-static bool make_general(struct scratch *s)
+// Builds the long form. It supports no expressions, which would have to be in the pool.
+static bool make_general_rule(struct scratch *s)
 {
     const struct cfi_state *state = &s->program.state;
     struct unwind_general *g = (struct unwind_general *)s->general;
@@ -134,8 +134,8 @@ static bool make_general(struct scratch *s)
     return true;
 }
 
-static bool find_rule(struct walk *w, struct scratch *s, const struct lookup_code *code,
-                      uintptr_t pc, unwind_rule *rule)
+static bool lookup_find_rule(struct walk *w, struct scratch *s, const struct lookup_code *code,
+                             uintptr_t pc, unwind_rule *rule)
 {
     struct header *h = &s->header;
     struct entry entry;
@@ -143,24 +143,24 @@ static bool find_rule(struct walk *w, struct scratch *s, const struct lookup_cod
         h->version != 1 || h->count_encoding != 0x03 || h->table_encoding != 0x3b ||
         h->count > (code->n_header - sizeof *h) / sizeof entry)
         return false;
-    // The frame's address has four bytes in all encodings that go with this table.
+    // In these encodings the address of .eh_frame takes four bytes, which struct header assumes.
     if (h->frame_encoding != 0x1b && h->frame_encoding != 0x03 && h->frame_encoding != 0x3b)
         return false;
     *rule = UNWIND_NONE;
-    int found =
-        find_entry(w, s, code->header + sizeof *h, h->count, (int64_t)(pc - code->header), &entry);
+    int found = find_header_entry(w, s, code->header + sizeof *h, h->count,
+                                  (int64_t)(pc - code->header), &entry);
     if (found <= 0)
         return found == 0;
     uintptr_t at = code->header + (uintptr_t)(intptr_t)entry.fde;
-    if (!read_fde(w, s, at, code->header))
+    if (!lookup_read_fde(w, s, at, code->header))
         return false;
     if (pc < s->fde.begin || pc >= s->fde.end)
         return true;
-    *rule = run_to(s, pc);
+    *rule = run_program_to(s, pc);
     if (unwind_rule_kind(*rule) != UNWIND_GENERAL)
         return true;
     *rule = STEP_LOOKED_UP;
-    return make_general(s);
+    return make_general_rule(s);
 }
 
 bool lookup_rule(struct walk *w, const struct lookup_code *code, uintptr_t pc, unwind_rule *rule)
@@ -173,7 +173,7 @@ bool lookup_rule(struct walk *w, const struct lookup_code *code, uintptr_t pc, u
     cache->looking = true;
     w->looking = 1;
     __asm__ volatile("" : : : "memory");
-    return find_rule(w, (struct scratch *)cache->scratch, code, pc, rule);
+    return lookup_find_rule(w, (struct scratch *)cache->scratch, code, pc, rule);
 }
 
 void lookup_end(struct walk *w)
@@ -188,7 +188,7 @@ void lookup_end(struct walk *w)
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
 __typeof__(_dl_find_object) _dl_find_object __attribute__((weak));
 
-// Made for unwinders: lock-free and async-signal-safe.
+// _dl_find_object is made for unwinders: lock-free and async-signal-safe.
 bool lookup_object(uintptr_t pc, struct lookup_code *code)
 {
     struct dl_find_object o;

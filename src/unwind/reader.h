@@ -1,5 +1,5 @@
-// A bounded reader of little-endian bytes. Running over the end sets bad, once and for all,
-// and yields zeros: parsers look at it where they would act on what they read.
+// A bounded reader of little-endian bytes. Reading past the end sets bad for good and returns
+// zeros, so parsers need to check bad only before they use what they read.
 #pragma once
 
 #include <stdbool.h>
@@ -52,7 +52,7 @@ static inline void reader_skip(struct reader *r, uint64_t n)
     }
 }
 
-// Bits beyond 64 are dropped; a number that never ends is bad.
+// Bits beyond 64 are dropped. A number without a last byte is bad.
 static inline uint64_t reader_uleb(struct reader *r)
 {
     uint64_t value = 0;

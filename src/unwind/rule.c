@@ -2,7 +2,7 @@
 
 #include "process/memory.h"
 
-// The rules need a mapping of their own only as large as they grow: untouched pages are free.
+// One mapping with room for the maximum: untouched pages take no memory.
 struct layout {
     struct unwind_rules rules;
     _Alignas(16) unwind_rule rule[UNWIND_RULES_MAX];
@@ -14,7 +14,7 @@ static uint32_t hash_rule(unwind_rule rule)
     return (uint32_t)((rule ^ rule >> 29) * 0x9e3779b97f4a7c15u >> 32);
 }
 
-static void hash_insert(struct unwind_rules *rules, uint16_t id)
+static void rule_hash_insert(struct unwind_rules *rules, uint16_t id)
 {
     uint32_t at = hash_rule(rules->rule[id]);
     while (rules->hash[at & (rules->n_hash - 1)])
@@ -22,7 +22,7 @@ static void hash_insert(struct unwind_rules *rules, uint16_t id)
     rules->hash[at & (rules->n_hash - 1)] = id;
 }
 
-static bool hash_grow(struct unwind_rules *rules, uint32_t n)
+static bool rule_hash_grow(struct unwind_rules *rules, uint32_t n)
 {
     uint16_t *hash = process_map(n * sizeof *hash);
     if (!hash)
@@ -31,7 +31,7 @@ static bool hash_grow(struct unwind_rules *rules, uint32_t n)
     rules->hash = hash;
     rules->n_hash = n;
     for (uint32_t id = UNWIND_RULE_SIGNAL + 1; id < rules->n; id++)
-        hash_insert(rules, (uint16_t)id);
+        rule_hash_insert(rules, (uint16_t)id);
     return true;
 }
 
@@ -46,7 +46,7 @@ struct unwind_rules *unwind_rules_new(void)
     rules->refs = 1;
     for (rules->n = 0; rules->n <= UNWIND_RULE_SIGNAL; rules->n++)
         rules->rule[rules->n] = rules->n;
-    if (!hash_grow(rules, 2048)) {
+    if (!rule_hash_grow(rules, 2048)) {
         process_unmap(l, sizeof *l);
         return NULL;
     }
@@ -67,7 +67,7 @@ size_t unwind_rules_bytes(const struct unwind_rules *rules)
            rules->n_hash * sizeof *rules->hash;
 }
 
-static uint16_t intern(struct unwind_rules *rules, unwind_rule rule)
+static uint16_t intern_rule(struct unwind_rules *rules, unwind_rule rule)
 {
     uint32_t at = hash_rule(rule);
     for (;; at++) {
@@ -78,16 +78,16 @@ static uint16_t intern(struct unwind_rules *rules, unwind_rule rule)
             return id;
     }
     if (rules->n == UNWIND_RULES_MAX ||
-        (rules->n * 2 >= rules->n_hash && !hash_grow(rules, rules->n_hash * 2)))
+        (rules->n * 2 >= rules->n_hash && !rule_hash_grow(rules, rules->n_hash * 2)))
         return UNWIND_RULE_UNSUPPORTED;
     rules->rule[rules->n] = rule;
-    hash_insert(rules, (uint16_t)rules->n);
+    rule_hash_insert(rules, (uint16_t)rules->n);
     return (uint16_t)rules->n++;
 }
 
-// Copies an expression to the end of the pool; its offset, or -1.
-static int32_t pool_expression(struct unwind_rules *rules, uint32_t *end, const uint8_t *base,
-                               size_t n, int32_t place)
+// Copies an expression to the end of the pool. Returns its offset, or -1.
+static int32_t add_pool_expression(struct unwind_rules *rules, uint32_t *end, const uint8_t *base,
+                                   size_t n, int32_t place)
 {
     struct reader x;
     if (!cfi_expression_at(base, n, place, &x))
@@ -130,9 +130,9 @@ static bool generals_equal(const struct unwind_rules *rules, const struct unwind
     return true;
 }
 
-// The long form, once for each meaning. They are few: looking through all of them is cheap.
-static uint16_t general(struct unwind_rules *rules, const struct cfi_state *state,
-                        const uint8_t *base, size_t n, bool signal)
+// Adds a rule in long form, unless an equal one exists. There are few, so a linear search is cheap.
+static uint16_t add_general_rule(struct unwind_rules *rules, const struct cfi_state *state,
+                                 const uint8_t *base, size_t n, bool signal)
 {
     uint32_t end = rules->n_pool;
     _Alignas(8) uint8_t made[sizeof(struct unwind_general) +
@@ -141,7 +141,7 @@ static uint16_t general(struct unwind_rules *rules, const struct cfi_state *stat
     g->signal = signal;
     g->cfa_expression = state->cfa_expression;
     if (state->cfa_expression) {
-        g->cfa_value = pool_expression(rules, &end, base, n, state->cfa_value);
+        g->cfa_value = add_pool_expression(rules, &end, base, n, state->cfa_value);
         if (g->cfa_value < 0)
             return UNWIND_RULE_UNSUPPORTED;
     } else {
@@ -158,7 +158,7 @@ static uint16_t general(struct unwind_rules *rules, const struct cfi_state *stat
         item->how = state->how[reg];
         item->value = state->value[reg];
         if (item->how == CFI_EXPRESSION || item->how == CFI_VAL_EXPRESSION) {
-            item->value = pool_expression(rules, &end, base, n, item->value);
+            item->value = add_pool_expression(rules, &end, base, n, item->value);
             if (item->value < 0)
                 return UNWIND_RULE_UNSUPPORTED;
         }
@@ -174,7 +174,7 @@ static uint16_t general(struct unwind_rules *rules, const struct cfi_state *stat
     if (end + g->size > UNWIND_POOL_MAX)
         return UNWIND_RULE_UNSUPPORTED;
     memcpy(rules->pool + end, g, g->size);
-    uint16_t id = intern(rules, unwind_rule_make(UNWIND_GENERAL, (int32_t)end, 0, 0));
+    uint16_t id = intern_rule(rules, unwind_rule_make(UNWIND_GENERAL, (int32_t)end, 0, 0));
     if (id != UNWIND_RULE_UNSUPPORTED)
         rules->n_pool = (end + g->size + 3u) & ~3u;
     return id;
@@ -187,6 +187,6 @@ uint16_t unwind_rules_add(struct unwind_rules *rules, const struct cfi_state *st
     if (unwind_rule_kind(rule) <= UNWIND_SIGNAL)
         return (uint16_t)unwind_rule_kind(rule);
     if (unwind_rule_kind(rule) == UNWIND_GENERAL)
-        return general(rules, state, base, n, signal);
-    return intern(rules, rule);
+        return add_general_rule(rules, state, base, n, signal);
+    return intern_rule(rules, rule);
 }

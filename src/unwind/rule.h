@@ -1,8 +1,8 @@
-// Rules: what a row of a table says, how to get from a frame to its caller. All tables of a
-// process share one dictionary of them, so a rule is known by 16 bits wherever it occurs.
+// Unwind rules: how to get from a frame to its caller. All tables of a process share one dictionary
+// of rules, so a table row refers to a rule by a 16-bit number.
 //
-// The dictionary only grows. Its one writer is the thread that builds snapshots; handlers
-// read it through a snapshot that was published after the writing.
+// The dictionary only grows. Only the thread that builds snapshots writes it; handlers read it
+// through a snapshot that was published after the writing.
 #pragma once
 
 #include <stdatomic.h>
@@ -14,17 +14,17 @@
 
 enum unwind_kind {
     UNWIND_NONE,        // no information
-    UNWIND_UNSUPPORTED, // some that we cannot follow
-    UNWIND_ROOT,        // there is no caller
-    UNWIND_SIGNAL,      // the kernel's signal frame at the stack pointer
-    UNWIND_PLT,         // CFA = stack pointer + 8, and 8 more from byte cfa of an entry on
-    UNWIND_DEREF,       // CFA = *(frame pointer + cfa): a realigned stack
-    UNWIND_GENERAL,     // an unwind_general at offset cfa of the pool
-    UNWIND_SP,          // CFA = stack pointer + cfa
-    UNWIND_BP,          // CFA = frame pointer + cfa
+    UNWIND_UNSUPPORTED, // information that we cannot interpret
+    UNWIND_ROOT,        // no caller: the outermost frame
+    UNWIND_SIGNAL,      // the kernel's signal frame is at the stack pointer
+    UNWIND_PLT,         // CFA = sp + 8, or sp + 16 from byte cfa of a PLT entry on
+    UNWIND_DEREF,       // CFA = *(bp + cfa): a realigned stack
+    UNWIND_GENERAL,     // an unwind_general at pool offset cfa
+    UNWIND_SP,          // CFA = sp + cfa
+    UNWIND_BP,          // CFA = bp + cfa
 };
 
-// The numbers of the first rules.
+// Numbers of the predefined rules.
 enum {
     UNWIND_RULE_NONE = UNWIND_NONE,
     UNWIND_RULE_UNSUPPORTED = UNWIND_UNSUPPORTED,
@@ -32,12 +32,12 @@ enum {
     UNWIND_RULE_SIGNAL = UNWIND_SIGNAL,
 };
 
-// A rule is one word, from the lowest bit up:
+// A rule is one word, from the lowest bit:
 //     kind  8 bits
 //     bp    16 bits, signed: slot of the caller's frame pointer
 //     saved 16 bits, signed: slot of rbx (x86_64) or of the link register (aarch64)
-//     cfa   24 bits, signed: on top, because the next frame waits for it
-// Slots are offsets from the CFA; 0: the register is untouched. With the lowest bit set, the
+//     cfa   24 bits, signed: at the top, because it is on the critical path to the next frame
+// A slot is an offset from the CFA; 0: the register is unchanged. If its lowest bit is set, the
 // rest is an offset from the frame pointer (realigned stacks).
 typedef uint64_t unwind_rule;
 
@@ -55,7 +55,7 @@ static inline enum unwind_kind unwind_rule_kind(unwind_rule rule)
     return (enum unwind_kind)(rule & 0xff);
 }
 
-// The three numbers, to be added to addresses.
+// The three fields, sign-extended for adding to addresses.
 static inline uintptr_t unwind_rule_cfa(unwind_rule rule)
 {
     return (uintptr_t)((intptr_t)rule >> 40);
@@ -73,16 +73,16 @@ static inline uintptr_t unwind_rule_saved(unwind_rule rule)
 
 // The long form, for the few rows that need it: any register, any expression.
 struct unwind_general {
-    uint16_t size; // of all of it, items included
+    uint16_t size; // including items
     uint8_t n;
-    uint8_t signal; // the caller was interrupted
+    uint8_t signal; // signal frame: the caller was interrupted
     uint8_t cfa_expression, cfa_register;
     uint16_t unused;
     int32_t cfa_value;
     struct unwind_general_item {
         uint8_t reg, how; // enum cfi_how
         uint16_t unused;
-        int32_t value; // offset, register, or offset in the pool of an expression
+        int32_t value; // offset, register, or pool offset of an expression
     } item[];
 };
 
@@ -90,7 +90,7 @@ struct unwind_general {
 #define UNWIND_POOL_MAX (1 << 20)
 
 struct unwind_rules {
-    unwind_rule *rule; // UNWIND_RULES_MAX of them reserved
+    unwind_rule *rule; // room for UNWIND_RULES_MAX
     uint8_t *pool;     // expressions (u16 length, bytes) and unwind_generals
     _Atomic uint32_t refs;
     uint32_t n, n_pool;
@@ -98,17 +98,18 @@ struct unwind_rules {
     uint16_t *hash;  // rule numbers; 0: empty
 };
 
-// With one reference; NULL without memory.
+// Returns a dictionary with one reference; NULL if out of memory.
 struct unwind_rules *unwind_rules_new(void);
-void unwind_rules_free(struct unwind_rules *rules); // gives one reference back
+void unwind_rules_free(struct unwind_rules *rules); // drops one reference
 size_t unwind_rules_bytes(const struct unwind_rules *rules);
 
-// The rule for a state of a call frame program whose section begins at base and ends n bytes
-// later. signal: its CIE says so.
+// Returns the number of the rule for a call frame state, adding it if needed;
+// UNWIND_RULE_UNSUPPORTED if there is no room. Expressions are within the n bytes at base. signal:
+// the CIE is marked as a signal frame.
 uint16_t unwind_rules_add(struct unwind_rules *rules, const struct cfi_state *state,
                           const uint8_t *base, size_t n, bool signal);
 
-// The architecture's: reduces a state to a short rule (kind, offsets), or says UNWIND_GENERAL.
+// Reduces a state to a short rule, or returns UNWIND_GENERAL. Defined per architecture.
 // Signal-safe.
 unwind_rule unwind_rule_reduce(const struct cfi_state *state, const uint8_t *base, size_t n,
                                bool signal);

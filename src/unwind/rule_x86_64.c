@@ -1,9 +1,9 @@
-// x86_64: from states of call frame programs to rules.
+// x86_64: reduces call frame states to rules.
 #if defined(__x86_64__)
 
 #include "unwind/rule.h"
 
-// memcmp, but never a call of it: handlers reduce states too (lookup.c).
+// Like memcmp, but never calls it: handlers reduce states, too (lookup.c).
 static inline bool same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 {
     bool same = true;
@@ -12,8 +12,8 @@ static inline bool same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
     return same;
 }
 
-// A slot that an expression puts at rbp plus a constant, and nothing else. GCC writes so where
-// it realigns the stack: main with vectors, for instance.
+// Recognizes an expression that is just rbp plus a constant. GCC emits it where it realigns the
+// stack, as in main with vector code.
 static bool slot_at_bp(const uint8_t *base, size_t n, int32_t place, int64_t *offset)
 {
     struct reader x;
@@ -23,9 +23,9 @@ static bool slot_at_bp(const uint8_t *base, size_t n, int32_t place, int64_t *of
     return !x.bad && x.p == x.end;
 }
 
-// `breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus`: lazy PLT entries push their
-// index from byte N on.
-static bool plt(const struct reader *x, int32_t *from)
+// Recognizes `breg7 8; breg16 0; lit15; and; litN; ge; lit3; shl; plus`: lazy PLT entries push
+// their index from byte N on.
+static bool is_plt_expression(const struct reader *x, int32_t *from)
 {
     static const uint8_t head[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a};
     static const uint8_t tail[] = {0x2a, 0x33, 0x24, 0x22};
@@ -36,8 +36,9 @@ static bool plt(const struct reader *x, int32_t *from)
     return true;
 }
 
-// glibc's __restore_rt: stack pointer and pc are found in the ucontext at the stack pointer.
-static bool kernel_frame(const struct cfi_state *s, const uint8_t *base, size_t n)
+// Recognizes glibc's __restore_rt: the stack pointer and pc are in the ucontext at the stack
+// pointer.
+static bool is_kernel_frame(const struct cfi_state *s, const uint8_t *base, size_t n)
 {
     static const uint8_t cfa[] = {0x77, 0xa0, 0x01, 0x06}, pc[] = {0x77, 0xa8, 0x01};
     struct reader x;
@@ -48,9 +49,9 @@ static bool kernel_frame(const struct cfi_state *s, const uint8_t *base, size_t 
            reader_left(&x) == sizeof pc && same_bytes(x.p, pc, sizeof pc);
 }
 
-// False: not in the short form.
-static bool slot(const struct cfi_state *s, unsigned reg, const uint8_t *base, size_t n,
-                 int16_t *value)
+// Returns false if the short form cannot express it.
+static bool reduce_slot(const struct cfi_state *s, unsigned reg, const uint8_t *base, size_t n,
+                        int16_t *value)
 {
     int64_t offset = s->value[reg];
     *value = 0;
@@ -77,15 +78,15 @@ unwind_rule unwind_rule_reduce(const struct cfi_state *s, const uint8_t *base, s
     if (s->how[UNWIND_REG_RA] == CFI_UNDEFINED)
         return UNWIND_ROOT;
     if (signal)
-        return kernel_frame(s, base, n) ? UNWIND_SIGNAL : UNWIND_GENERAL;
-    if (s->how[UNWIND_REG_RA] == CFI_SAME) // nothing says where the caller is
+        return is_kernel_frame(s, base, n) ? UNWIND_SIGNAL : UNWIND_GENERAL;
+    if (s->how[UNWIND_REG_RA] == CFI_SAME) // no rule locates the caller
         return UNWIND_UNSUPPORTED;
     if (s->how[UNWIND_REG_RA] != CFI_OFFSET || s->value[UNWIND_REG_RA] != -8 ||
         s->how[UNWIND_REG_SP] != CFI_SAME)
         return UNWIND_GENERAL;
 
     if (s->how[UNWIND_REG_AX] == CFI_OFFSET && s->how[UNWIND_REG_DX] == CFI_OFFSET)
-        return UNWIND_GENERAL; // ends by eh_return: see step_general
+        return UNWIND_GENERAL; // it ends by eh_return: see step_general
 
     enum unwind_kind kind;
     int32_t cfa = s->cfa_value;
@@ -101,7 +102,7 @@ unwind_rule unwind_rule_reduce(const struct cfi_state *s, const uint8_t *base, s
     } else {
         if (!cfi_expression_at(base, n, s->cfa_value, &x))
             return UNWIND_UNSUPPORTED;
-        if (plt(&x, &cfa)) {
+        if (is_plt_expression(&x, &cfa)) {
             kind = UNWIND_PLT;
         } else if (reader_u8(&x) == 0x76) { // DW_OP_breg6 offset; DW_OP_deref
             int64_t offset = reader_sleb(&x);
@@ -113,8 +114,9 @@ unwind_rule unwind_rule_reduce(const struct cfi_state *s, const uint8_t *base, s
             return UNWIND_GENERAL;
         }
     }
-    if (cfa > UNWIND_CFA_MAX || cfa < -UNWIND_CFA_MAX || !slot(s, UNWIND_REG_BP, base, n, &bp) ||
-        !slot(s, UNWIND_REG_BX, base, n, &bx))
+    if (cfa > UNWIND_CFA_MAX || cfa < -UNWIND_CFA_MAX ||
+        !reduce_slot(s, UNWIND_REG_BP, base, n, &bp) ||
+        !reduce_slot(s, UNWIND_REG_BX, base, n, &bx))
         return UNWIND_GENERAL;
     return unwind_rule_make(kind, cfa, bp, bx);
 }

@@ -11,36 +11,37 @@
 #define MODULES_MAX 65536
 #define TEXT_MAX ((size_t)64 << 20) // for all paths and build ids
 #define MAP_LINES 8192
-#define LARGE_HEADER 65536 // bytes of .eh_frame_hdr: eight thousand functions
+#define LARGE_HEADER 65536 // bytes of .eh_frame_hdr: about eight thousand functions
 
-// What is found while looking around; path and build id are offsets in text until the end.
+// A module found by the scan. path and build_id are offsets in text until the snapshot is
+// assembled.
 struct found {
     struct unwind_module m;
     size_t path, build_id;
-    bool from_maps;                   // no loader told us: the bias is not known yet
-    const struct unwind_module *same; // in the snapshot before
+    bool from_maps;                   // not from the loader: the bias is unknown so far
+    const struct unwind_module *same; // the same module in the previous snapshot
 };
 
-struct look {
+struct module_scan {
     struct process_buffer found, text;
     unsigned long long adds, subs;
     uintptr_t page;
-    char *lines; // of the memory map, MAP_LINES bytes: the caller's stack may be small
-    const struct unwind_snapshot *previous; // only if the loader is not asked
+    char *lines; // buffer for the memory map, MAP_LINES bytes: the caller's stack may be small
+    const struct unwind_snapshot *previous; // only if the loader is avoided
     bool failed;
 };
 
-static size_t n_found(const struct look *l)
+static size_t n_found_modules(const struct module_scan *l)
 {
     return l->found.n / sizeof(struct found);
 }
 
-static struct found *found_at(const struct look *l, size_t i)
+static struct found *found_module(const struct module_scan *l, size_t i)
 {
     return (struct found *)l->found.p + i;
 }
 
-static size_t add_text(struct look *l, const void *p, size_t n)
+static size_t add_scan_text(struct module_scan *l, const void *p, size_t n)
 {
     size_t at = l->text.n;
     char *to = process_buffer_add(&l->text, n + 1);
@@ -53,9 +54,9 @@ static size_t add_text(struct look *l, const void *p, size_t n)
     return at;
 }
 
-static size_t add_path(struct look *l, const char *name, bool main_program)
+static size_t add_module_path(struct module_scan *l, const char *name, bool main_program)
 {
-    // Asked once: later there may be no /proc, or the first thread, whose link it is, be gone.
+    // Read the link once: later /proc may be gone, or the main thread, whose link it is.
     static char link[4096];
     static size_t n_link;
     if (main_program && n_link == 0) {
@@ -63,23 +64,24 @@ static size_t add_path(struct look *l, const char *name, bool main_program)
         n_link = n > 0 ? (size_t)n : 0;
     }
     if (main_program && n_link)
-        return add_text(l, link, n_link);
+        return add_scan_text(l, link, n_link);
     if (strncmp(name, "linux-vdso", 10) == 0)
         name = "[vdso]";
-    return add_text(l, name, strlen(name));
+    return add_scan_text(l, name, strlen(name));
 }
 
-static void add_found(struct look *l, const struct found *f)
+static void add_found_module(struct module_scan *l, const struct found *f)
 {
-    struct found *to = n_found(l) < MODULES_MAX ? process_buffer_add(&l->found, sizeof *to) : NULL;
+    struct found *to =
+        n_found_modules(l) < MODULES_MAX ? process_buffer_add(&l->found, sizeof *to) : NULL;
     if (to)
         *to = *f;
     else
         l->failed = true;
 }
 
-// Whether the bytes lie in a segment that the loader maps.
-static bool is_loaded(const ElfW(Phdr) * ph, size_t n, uintptr_t address, size_t bytes)
+// Whether the bytes lie in a PT_LOAD segment.
+static bool is_in_load_segment(const ElfW(Phdr) * ph, size_t n, uintptr_t address, size_t bytes)
 {
     for (size_t i = 0; i < n; i++)
         if (ph[i].p_type == PT_LOAD && address >= ph[i].p_vaddr && bytes <= ph[i].p_memsz &&
@@ -88,32 +90,32 @@ static bool is_loaded(const ElfW(Phdr) * ph, size_t n, uintptr_t address, size_t
     return false;
 }
 
-// Finds the build id. A note that lies in no PT_LOAD segment is not in memory (files that strip or
-// objcopy have changed), and a segment may have been unmapped by hand, so the kernel copies it.
-static void look_for_build_id(struct look *l, struct found *f, const ElfW(Phdr) * ph, size_t n)
+// Finds the build id. A note outside of all PT_LOAD segments (after strip or objcopy) is not in
+// memory, and a segment may have been unmapped by hand, so let the kernel copy it.
+static void read_build_id(struct module_scan *l, struct found *f, const ElfW(Phdr) * ph, size_t n)
 {
     uint8_t notes[1024];
     const uint8_t *id;
     for (size_t i = 0; i < n && f->m.n_build_id == 0; i++) {
         size_t n_notes = ph[i].p_memsz < sizeof notes ? ph[i].p_memsz : sizeof notes;
-        if (ph[i].p_type != PT_NOTE || !is_loaded(ph, n, ph[i].p_vaddr, n_notes) ||
+        if (ph[i].p_type != PT_NOTE || !is_in_load_segment(ph, n, ph[i].p_vaddr, n_notes) ||
             process_copy(notes, f->m.bias + ph[i].p_vaddr, n_notes) != 0)
             continue;
         size_t size = object_build_id(notes, n_notes, ph[i].p_align, &id);
         if (size)
-            f->build_id = add_text(l, id, size);
+            f->build_id = add_scan_text(l, id, size);
         f->m.n_build_id = (uint32_t)size;
     }
 }
 
-// One object, by its program headers: a module for each executable segment. The loader's lock
-// is held, so the headers themselves are mapped.
-static void look_at_object(struct look *l, uintptr_t bias, const char *name, bool main_program,
-                           const ElfW(Phdr) * ph, size_t n)
+// Adds a module for each executable segment of one object. The loader's lock is held, so the
+// program headers are mapped.
+static void scan_object(struct module_scan *l, uintptr_t bias, const char *name, bool main_program,
+                        const ElfW(Phdr) * ph, size_t n)
 {
     struct found base = {.m.bias = bias};
     size_t path = SIZE_MAX;
-    look_for_build_id(l, &base, ph, n);
+    read_build_id(l, &base, ph, n);
     for (size_t i = 0; i < n; i++)
         if (ph[i].p_type == PT_GNU_EH_FRAME) {
             base.m.header = bias + ph[i].p_vaddr;
@@ -126,33 +128,33 @@ static void look_at_object(struct look *l, uintptr_t bias, const char *name, boo
         if (ph[i].p_type != PT_LOAD || !(ph[i].p_flags & PF_X) || ph[i].p_memsz == 0)
             continue;
         if (path == SIZE_MAX)
-            path = add_path(l, name, main_program);
+            path = add_module_path(l, name, main_program);
         struct found f = base;
         f.path = path;
         uintptr_t inset = ph[i].p_vaddr & (l->page - 1);
         f.m.start = bias + ph[i].p_vaddr - inset;
         f.m.end = (bias + ph[i].p_vaddr + ph[i].p_memsz + l->page - 1) & ~(l->page - 1);
         f.m.file_offset = ph[i].p_offset - inset;
-        add_found(l, &f);
+        add_found_module(l, &f);
     }
 }
 
-static int on_object(struct dl_phdr_info *info, size_t size, void *data)
+static int scan_loader_object(struct dl_phdr_info *info, size_t size, void *data)
 {
-    struct look *l = data;
+    struct module_scan *l = data;
     if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
         l->adds = info->dlpi_adds;
         l->subs = info->dlpi_subs;
     }
-    look_at_object(l, info->dlpi_addr, info->dlpi_name ? info->dlpi_name : "",
-                   n_found(l) == 0 && (!info->dlpi_name || !*info->dlpi_name), info->dlpi_phdr,
-                   info->dlpi_phnum);
+    scan_object(l, info->dlpi_addr, info->dlpi_name ? info->dlpi_name : "",
+                n_found_modules(l) == 0 && (!info->dlpi_name || !*info->dlpi_name), info->dlpi_phdr,
+                info->dlpi_phnum);
     return l->failed;
 }
 
-// Tells builds of one object apart that have no build id: the beginning of .eh_frame_hdr
-// changes with every function that moves.
-static uint64_t fingerprint(const struct unwind_module *m)
+// Distinguishes builds of one object without build ids: the beginning of .eh_frame_hdr changes with
+// every function that moves.
+static uint64_t module_fingerprint(const struct unwind_module *m)
 {
     uint64_t words[64], hash = m->header ^ m->n_header << 32;
     size_t n = m->n_header < sizeof words ? m->n_header / 8 : 64;
@@ -163,7 +165,7 @@ static uint64_t fingerprint(const struct unwind_module *m)
     return hash | 1;
 }
 
-// All but the table, which is another thread's to set.
+// Copies everything but the table, which another thread may set.
 static void copy_module(struct unwind_module *to, const struct unwind_module *from)
 {
     *to = (struct unwind_module){
@@ -181,137 +183,138 @@ static void copy_module(struct unwind_module *to, const struct unwind_module *fr
     };
 }
 
-// A mapping that is as it was when the loader could still be asked: what it said holds.
-static void take_over(struct look *l, struct found *f)
+// If the mapping is unchanged since the loader could still be asked, reuses what the loader said.
+static void reuse_previous_module(struct module_scan *l, struct found *f)
 {
     const struct unwind_module *old =
         l->previous ? unwind_snapshot_find(l->previous, f->m.start) : NULL;
     if (!old || old->start != f->m.start || old->end != f->m.end ||
         old->file_offset != f->m.file_offset || !old->fingerprint ||
-        fingerprint(old) != old->fingerprint)
+        module_fingerprint(old) != old->fingerprint)
         return;
     copy_module(&f->m, old);
-    f->path = add_text(l, old->path, strlen(old->path));
+    f->path = add_scan_text(l, old->path, strlen(old->path));
     if (old->n_build_id)
-        f->build_id = add_text(l, old->build_id, old->n_build_id);
+        f->build_id = add_scan_text(l, old->build_id, old->n_build_id);
     f->same = old;
 }
 
-static bool covered(const struct look *l, uintptr_t start, uintptr_t end, size_t n)
+static bool is_covered_by_module(const struct module_scan *l, uintptr_t start, uintptr_t end,
+                                 size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (start < found_at(l, i)->m.end && end > found_at(l, i)->m.start)
+        if (start < found_module(l, i)->m.end && end > found_module(l, i)->m.start)
             return true;
     return false;
 }
 
-// Some loaders do not show the vdso.
-static void look_at_vdso(struct look *l)
+// Some loaders do not list the vdso.
+static void scan_vdso(struct module_scan *l)
 {
     uintptr_t at = getauxval(AT_SYSINFO_EHDR);
-    if (!at || covered(l, at, at + 1, n_found(l)))
+    if (!at || is_covered_by_module(l, at, at + 1, n_found_modules(l)))
         return;
     const ElfW(Ehdr) *h = (const void *)at;
     const ElfW(Phdr) *ph = (const void *)(at + h->e_phoff);
     for (size_t i = 0; i < h->e_phnum; i++)
         if (ph[i].p_type == PT_LOAD) {
-            look_at_object(l, at - ph[i].p_vaddr, "[vdso]", false, ph, h->e_phnum);
+            scan_object(l, at - ph[i].p_vaddr, "[vdso]", false, ph, h->e_phnum);
             return;
         }
 }
 
-struct look_at_maps {
-    struct look *l;
+struct mapping_scan {
+    struct module_scan *l;
     size_t n_objects;
 };
 
-static bool look_at_mapping(void *context, const struct process_mapping *mapping)
+static bool scan_mapping(void *context, const struct process_mapping *mapping)
 {
-    const struct look_at_maps *at = context;
-    struct look *l = at->l;
-    // Without permission to read there is no way to check a return address.
+    const struct mapping_scan *at = context;
+    struct module_scan *l = at->l;
+    // Return addresses in unreadable code cannot be checked.
     if (!mapping->readable || !mapping->executable || process_mapping_is(mapping, "[vsyscall]") ||
-        covered(l, mapping->start, mapping->end, at->n_objects))
+        is_covered_by_module(l, mapping->start, mapping->end, at->n_objects))
         return true;
     struct found f = {
         .m = {.start = mapping->start, .end = mapping->end, .file_offset = mapping->offset},
         .from_maps = true};
-    f.path =
-        mapping->n_path ? add_text(l, mapping->path, mapping->n_path) : add_text(l, "[anon]", 6);
-    take_over(l, &f);
-    add_found(l, &f);
+    f.path = mapping->n_path ? add_scan_text(l, mapping->path, mapping->n_path)
+                             : add_scan_text(l, "[anon]", 6);
+    reuse_previous_module(l, &f);
+    add_found_module(l, &f);
     return !l->failed;
 }
 
-// Executable mappings that are no object's: JIT code, mostly. Their frames are followed by
-// frame pointers, and the profile can name them.
-static void look_at_maps(struct look *l)
+// Adds executable mappings that belong to no object, mostly JIT code. Frame pointers unwind them,
+// and profiles can name them.
+static void scan_memory_map(struct module_scan *l)
 {
-    struct look_at_maps at = {l, n_found(l)};
-    process_each_mapping(l->lines, MAP_LINES, look_at_mapping, &at);
+    struct mapping_scan at = {l, n_found_modules(l)};
+    process_each_mapping(l->lines, MAP_LINES, scan_mapping, &at);
 }
 
-// Insertion sort: the loader's order is nearly by address in blocks, and there are few.
-static void sort_found(struct look *l)
+// Insertion sort: there are few modules, and the loader's list is nearly sorted in blocks.
+static void sort_found_modules(struct module_scan *l)
 {
-    for (size_t i = 1; i < n_found(l); i++) {
-        struct found f = *found_at(l, i);
+    for (size_t i = 1; i < n_found_modules(l); i++) {
+        struct found f = *found_module(l, i);
         size_t at = i;
-        for (; at > 0 && found_at(l, at - 1)->m.start > f.m.start; at--)
-            *found_at(l, at) = *found_at(l, at - 1);
-        *found_at(l, at) = f;
+        for (; at > 0 && found_module(l, at - 1)->m.start > f.m.start; at--)
+            *found_module(l, at) = *found_module(l, at - 1);
+        *found_module(l, at) = f;
     }
-    // Nothing may overlap, whatever the headers say.
+    // Modules must not overlap, whatever the program headers say.
     size_t n = 0;
-    for (size_t i = 0; i < n_found(l); i++) {
-        struct found f = *found_at(l, i);
-        if (n > 0 && f.m.start < found_at(l, n - 1)->m.end) {
-            uintptr_t cut = found_at(l, n - 1)->m.end;
+    for (size_t i = 0; i < n_found_modules(l); i++) {
+        struct found f = *found_module(l, i);
+        if (n > 0 && f.m.start < found_module(l, n - 1)->m.end) {
+            uintptr_t cut = found_module(l, n - 1)->m.end;
             if (f.m.end <= cut)
                 continue;
             f.m.file_offset += cut - f.m.start;
             f.m.start = cut;
         }
-        *found_at(l, n++) = f;
+        *found_module(l, n++) = f;
     }
     l->found.n = n * sizeof(struct found);
 }
 
-static bool has_relative_path(const struct look *l, const struct found *f)
+static bool has_relative_path(const struct module_scan *l, const struct found *f)
 {
     const char *path = (const char *)l->text.p + f->path;
     return path[0] != '/' && path[0] != '[';
 }
 
-static bool take_absolute_path(void *context, const struct process_mapping *mapping)
+static bool set_absolute_path(void *context, const struct process_mapping *mapping)
 {
     static const char mark[] = " (deleted)";
-    struct look *l = context;
+    struct module_scan *l = context;
     size_t n = mapping->n_path, n_mark = sizeof mark - 1;
     if (n == 0 || mapping->path[0] != '/')
         return true;
     if (n > n_mark && memcmp(mapping->path + n - n_mark, mark, n_mark) == 0)
         n -= n_mark;
-    for (size_t i = 0; i < n_found(l) && !l->failed; i++) {
-        struct found *f = found_at(l, i);
+    for (size_t i = 0; i < n_found_modules(l) && !l->failed; i++) {
+        struct found *f = found_module(l, i);
         if (f->m.start >= mapping->start && f->m.start < mapping->end && has_relative_path(l, f))
-            f->path = add_text(l, mapping->path, n);
+            f->path = add_scan_text(l, mapping->path, n);
     }
     return !l->failed;
 }
 
-// A library that was loaded by a relative path has that path in the loader's list, which means
-// another file after a chdir. The kernel knows the whole path.
-static void resolve_relative_paths(struct look *l)
+// For a library loaded by a relative path, the loader's list has that path, which may mean another
+// file after a chdir. The kernel knows the absolute path.
+static void resolve_relative_paths(struct module_scan *l)
 {
-    for (size_t i = 0; i < n_found(l) && !l->failed; i++)
-        if (has_relative_path(l, found_at(l, i))) {
-            process_each_mapping(l->lines, MAP_LINES, take_absolute_path, l);
+    for (size_t i = 0; i < n_found_modules(l) && !l->failed; i++)
+        if (has_relative_path(l, found_module(l, i))) {
+            process_each_mapping(l->lines, MAP_LINES, set_absolute_path, l);
             return;
         }
 }
 
-static bool is_same(const struct unwind_module *a, const struct unwind_module *b)
+static bool is_same_module(const struct unwind_module *a, const struct unwind_module *b)
 {
     return a->start == b->start && a->end == b->end && a->bias == b->bias &&
            a->fingerprint == b->fingerprint && a->fingerprint != 0 &&
@@ -319,17 +322,17 @@ static bool is_same(const struct unwind_module *a, const struct unwind_module *b
            (!a->n_build_id || memcmp(a->build_id, b->build_id, a->n_build_id) == 0);
 }
 
-static bool is_wanted(const struct unwind_snapshot *s, const struct unwind_module *m)
+static bool is_table_wanted(const struct unwind_snapshot *s, const struct unwind_module *m)
 {
     return atomic_load(&s->wants->modules[m - s->modules]) >= STEP_WANTED;
 }
 
-// Gives the module what the previous snapshot has: its table, or how much it is wanted.
-static const struct unwind_table *reuse(const struct unwind_snapshot *previous,
-                                        const struct unwind_module *m, uint8_t *lookups)
+// Takes over from the previous snapshot the module's table, or its number of lookups.
+static const struct unwind_table *reuse_table(const struct unwind_snapshot *previous,
+                                              const struct unwind_module *m, uint8_t *lookups)
 {
     const struct unwind_module *old = previous ? unwind_snapshot_find(previous, m->start) : NULL;
-    if (!old || !is_same(old, m))
+    if (!old || !is_same_module(old, m))
         return UNWIND_TABLE_PENDING;
     const struct unwind_table *table = step_table(old);
     *lookups = atomic_load(&previous->wants->modules[old - previous->modules]);
@@ -338,13 +341,15 @@ static const struct unwind_table *reuse(const struct unwind_snapshot *previous,
     return table ? table : atomic_load(&old->table);
 }
 
-// NULL: no unwind information, or no memory for it; the module is walked by frame pointers.
-static struct unwind_table *build(const struct unwind_module *m, struct unwind_rules *rules)
+// Returns NULL if there is no unwind information or no memory; frame pointers then unwind the
+// module.
+static struct unwind_table *build_module_table(const struct unwind_module *m,
+                                               struct unwind_rules *rules)
 {
     struct object_frames frames;
     bool file = m->path[0] == '/';
-    // What is read of an object's memory stays resident, which counts if it is much. Its file
-    // serves as well where the build id tells that it is the same.
+    // Pages of an object that are read from memory stay resident, which matters if they are many.
+    // Its file serves as well if the build id proves that it is the same.
     bool by_file = file && m->n_build_id && m->n_header > LARGE_HEADER &&
                    object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) == 0;
     if (!by_file &&
@@ -354,8 +359,8 @@ static struct unwind_table *build(const struct unwind_module *m, struct unwind_r
     struct unwind_table *table =
         unwind_table_build(&frames.in, m->start - frames.shift, m->end - frames.shift, rules);
     object_frames_fini(&frames);
-    // Another object may have taken the module's place meanwhile.
-    if (table && (table->n_fdes == 0 || fingerprint(m) != m->fingerprint)) {
+    // Another object may have been mapped in the module's place meanwhile.
+    if (table && (table->n_fdes == 0 || module_fingerprint(m) != m->fingerprint)) {
         unwind_table_free(table);
         table = NULL;
     }
@@ -373,9 +378,10 @@ bool unwind_snapshot_build_table(const struct unwind_snapshot *s, bool all)
 {
     for (size_t i = 0; i < s->n; i++) {
         struct unwind_module *m = (struct unwind_module *)&s->modules[i];
-        if (atomic_load(&m->table) != UNWIND_TABLE_PENDING || !(all || is_wanted(s, m)))
+        if (atomic_load(&m->table) != UNWIND_TABLE_PENDING || !(all || is_table_wanted(s, m)))
             continue;
-        atomic_store_explicit(&m->table, build(m, s->dictionary), memory_order_release);
+        atomic_store_explicit(&m->table, build_module_table(m, s->dictionary),
+                              memory_order_release);
         return true;
     }
     return false;
@@ -389,11 +395,12 @@ bool unwind_snapshot_same_modules(const struct unwind_snapshot *a, const struct 
     return same;
 }
 
-static struct unwind_snapshot *
-assemble(const struct look *l, const struct unwind_snapshot *previous, struct unwind_rules *rules)
+static struct unwind_snapshot *assemble_snapshot(const struct module_scan *l,
+                                                 const struct unwind_snapshot *previous,
+                                                 struct unwind_rules *rules)
 {
     static _Atomic uint64_t generations;
-    size_t n = n_found(l);
+    size_t n = n_found_modules(l);
     size_t bytes = sizeof(struct unwind_snapshot) +
                    n * (sizeof(uintptr_t) + sizeof(struct unwind_module)) +
                    sizeof(struct unwind_wants) + n + l->text.n;
@@ -419,19 +426,19 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
         .mapped = bytes,
     };
     for (size_t i = 0; i < n; i++) {
-        const struct found *f = found_at(l, i);
+        const struct found *f = found_module(l, i);
         struct unwind_module *m = &modules[i];
         copy_module(m, &f->m);
         starts[i] = m->start;
         m->path = text + f->path;
         m->build_id = m->n_build_id ? (const uint8_t *)text + f->build_id : NULL;
-        m->fingerprint = fingerprint(m);
-        // Objects of another loader, or of another namespace of ours.
+        m->fingerprint = module_fingerprint(m);
+        // Files mapped by another loader, or in another link-map namespace.
         bool known =
             !f->from_maps || f->same ||
             (m->path[0] == '/' && object_bias(m->path, m->file_offset, m->start, &m->bias));
         uint8_t lookups = 0;
-        const struct unwind_table *table = reuse(previous, m, &lookups);
+        const struct unwind_table *table = reuse_table(previous, m, &lookups);
         atomic_store(&m->table, table == UNWIND_TABLE_PENDING && !known ? NULL : table);
         atomic_store(&wants->modules[i], lookups);
         if (lookups >= STEP_WANTED)
@@ -447,9 +454,9 @@ void unwind_avoid_loader(void)
     atomic_store(&loader_avoided, true);
 }
 
-// Changes with every object that comes or goes. The list is read as debuggers do, without the
-// lock: what we get may be in the middle of a change, but is then another one next time.
-static uint64_t chain_now(void)
+// Hashes the loader's list of objects, without its lock, as debuggers do. If the list is changing
+// meanwhile, the hash will differ again next time.
+static uint64_t hash_loader_list(void)
 {
     struct link_map map;
     uint64_t hash = 1;
@@ -466,7 +473,7 @@ static uint64_t chain_now(void)
 
 struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *previous, struct err *e)
 {
-    struct look l = {
+    struct module_scan l = {
         .found.limit = MODULES_MAX * sizeof(struct found),
         .text.limit = TEXT_MAX,
         .page = getauxval(AT_PAGESZ),
@@ -479,24 +486,24 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
     if (previous)
         atomic_fetch_add(&rules->refs, 1);
     bool alone = atomic_load(&loader_avoided);
-    uint64_t chain = alone ? chain_now() : 0;
+    uint64_t chain = alone ? hash_loader_list() : 0;
     if (alone)
         l.previous = previous;
     if (rules && l.lines) {
         if (!alone)
-            dl_iterate_phdr(on_object, &l);
-        look_at_vdso(&l);
-        look_at_maps(&l);
-        sort_found(&l);
+            dl_iterate_phdr(scan_loader_object, &l);
+        scan_vdso(&l);
+        scan_memory_map(&l);
+        sort_found_modules(&l);
         resolve_relative_paths(&l);
         if (!l.failed)
-            s = assemble(&l, previous, rules);
+            s = assemble_snapshot(&l, previous, rules);
         if (s)
             s->chain = chain;
     }
     if (!s) {
         unwind_rules_free(rules);
-        err_set(e, "no memory for the unwind tables of %zu loaded objects", n_found(&l));
+        err_set(e, "no memory for the unwind tables of %zu loaded objects", n_found_modules(&l));
     }
     process_buffer_fini(&l.found);
     process_buffer_fini(&l.text);
@@ -514,9 +521,9 @@ void unwind_snapshot_free(struct unwind_snapshot *s)
     process_unmap(s, s->mapped);
 }
 
-static int on_counters(struct dl_phdr_info *info, size_t size, void *data)
+static int read_loader_counters(struct dl_phdr_info *info, size_t size, void *data)
 {
-    struct look *l = data;
+    struct module_scan *l = data;
     if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
         l->adds = info->dlpi_adds;
         l->subs = info->dlpi_subs;
@@ -527,9 +534,9 @@ static int on_counters(struct dl_phdr_info *info, size_t size, void *data)
 bool unwind_snapshot_stale(const struct unwind_snapshot *s)
 {
     if (atomic_load(&loader_avoided))
-        return s->chain != chain_now();
-    struct look l = {.adds = s->adds, .subs = s->subs};
-    dl_iterate_phdr(on_counters, &l);
+        return s->chain != hash_loader_list();
+    struct module_scan l = {.adds = s->adds, .subs = s->subs};
+    dl_iterate_phdr(read_loader_counters, &l);
     return l.adds != s->adds || l.subs != s->subs;
 }
 

@@ -20,7 +20,8 @@ const char *unwind_end_name(enum unwind_end why)
     return why < UNWIND_END_COUNT ? names[why] : "?";
 }
 
-static inline const struct unwind_module *find(const struct unwind_snapshot *s, uintptr_t pc)
+static inline const struct unwind_module *find_module_at(const struct unwind_snapshot *s,
+                                                         uintptr_t pc)
 {
     const uintptr_t *start = s->starts;
     size_t n = s->n;
@@ -37,10 +38,10 @@ static inline const struct unwind_module *find(const struct unwind_snapshot *s, 
 
 const struct unwind_module *unwind_snapshot_find(const struct unwind_snapshot *s, uintptr_t pc)
 {
-    return find(s, pc);
+    return find_module_at(s, pc);
 }
 
-// No module holds the address; its table is not built yet. No rule is like them.
+// No module contains the address; the module's table is not built yet. They equal no real rule.
 #define UNKNOWN ((unwind_rule)0xff)
 #define PENDING ((unwind_rule)0xfe)
 
@@ -49,13 +50,13 @@ static inline bool is_rule(unwind_rule rule)
     return rule != UNKNOWN && rule != PENDING;
 }
 
-// *last: the module of the frame before, where the next one is too, more often than not.
+// *last: the previous frame's module, which often contains the next frame as well.
 static inline unwind_rule rule_at(const struct unwind_snapshot *s, uintptr_t pc,
                                   const struct unwind_module **last)
 {
     const struct unwind_module *m = *last;
     if (!m || pc - m->start >= m->end - m->start) {
-        m = find(s, pc);
+        m = find_module_at(s, pc);
         if (!m)
             return UNKNOWN;
         *last = m;
@@ -66,15 +67,15 @@ static inline unwind_rule rule_at(const struct unwind_snapshot *s, uintptr_t pc,
     return s->rules[unwind_table_find(table, (uint32_t)(pc - m->start))];
 }
 
-// An entry of the cache is {pc ^ rule, rule}: a handler that interrupts another walk between
-// the two stores finds that they do not fit, and looks the rule up. An address has two places
-// side by side: with one, two frames of the same stack too often want the same.
+// A cache entry is {pc ^ rule, rule}. A handler that interrupts another walk between the two stores
+// sees an inconsistent entry and looks the rule up. Each address maps to a pair of entries: with
+// one, two frames of the same stack collide too often.
 static inline void cache_put(const struct unwind_snapshot *s, struct unwind_cache *cache,
                              uintptr_t pc, uintptr_t from, unwind_rule rule)
 {
     size_t i = (from >> UNWIND_CODE_SHIFT) % UNWIND_CACHE_SIZE;
     volatile uint64_t *word = cache->word[i], *other = cache->word[i ^ 1];
-    // A nested handler may have moved on to a newer snapshot meanwhile.
+    // A nested handler may have switched the cache to a newer snapshot meanwhile.
     if (cache->generation != s->generation)
         return;
     other[0] = word[0];
@@ -87,7 +88,7 @@ static inline unwind_rule cached_rule_at(const struct unwind_snapshot *s,
                                          struct unwind_cache *cache, uintptr_t pc, uintptr_t from,
                                          const struct unwind_module **last)
 {
-    // The place comes straight from the return address: one operation less to wait for.
+    // The index depends only on the return address: one operation less on the critical path.
     size_t i = (from >> UNWIND_CODE_SHIFT) % UNWIND_CACHE_SIZE;
     volatile uint64_t *word = cache->word[i], *other = cache->word[i ^ 1];
     unwind_rule rule = word[1];
@@ -104,22 +105,22 @@ static inline unwind_rule cached_rule_at(const struct unwind_snapshot *s,
 
 static __attribute__((noinline)) void cache_clear(struct unwind_cache *cache, uint64_t generation)
 {
-    // Words first: a handler in between finds the old generation and clears again. Volatile,
-    // so that it does not become a call of memset. An entry of zeros says that there is
-    // nothing known of address 0, which is true.
+    // Clear the words first: a handler in between sees the old generation and clears again.
+    // Volatile, so that this does not become a call of memset. An all-zero entry means that address
+    // 0 has no information, which is true.
     volatile uint64_t *word = cache->word[0];
     for (unsigned i = 0; i < 2 * UNWIND_CACHE_SIZE; i++)
         word[i] = 0;
     *(volatile uint64_t *)&cache->generation = generation;
 }
 
-static void want(const struct unwind_snapshot *s, uint32_t what)
+static void request_build(const struct unwind_snapshot *s, uint32_t what)
 {
     if (s->wants && !(atomic_load_explicit(&s->wants->any, memory_order_relaxed) & what))
         atomic_fetch_or_explicit(&s->wants->any, what, memory_order_relaxed);
 }
 
-void step_want_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint8_t n)
+void step_request_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint8_t n)
 {
     if (!s->wants)
         return;
@@ -127,12 +128,14 @@ void step_want_table(const struct unwind_snapshot *s, const struct unwind_module
     if (atomic_load_explicit(lookups, memory_order_relaxed) >= STEP_WANTED)
         return;
     if (atomic_fetch_add_explicit(lookups, n, memory_order_relaxed) + n >= STEP_WANTED)
-        want(s, UNWIND_WANTS_TABLES);
+        request_build(s, UNWIND_WANTS_TABLES);
 }
 
-// A rule that no table has: .eh_frame of a module whose table is pending, or of an object that was
-// loaded after the snapshot. UNWIND_NONE: nothing describes this code. UNKNOWN, PENDING: no luck.
-static __attribute__((noinline)) unwind_rule look_up(struct walk *w, unwind_rule rule, uintptr_t pc)
+// Looks up a rule outside of the tables: in the .eh_frame of a module whose table is pending, or of
+// an object that was loaded after the snapshot. Returns UNWIND_NONE if .eh_frame does not describe
+// the code; UNKNOWN or PENDING if the lookup is impossible.
+static __attribute__((noinline)) unwind_rule look_up_rule(struct walk *w, unwind_rule rule,
+                                                          uintptr_t pc)
 {
     const struct unwind_snapshot *s = w->snapshot;
     struct lookup_code code;
@@ -141,14 +144,14 @@ static __attribute__((noinline)) unwind_rule look_up(struct walk *w, unwind_rule
             return UNKNOWN;
         return lookup_rule(w, &code, pc, &rule) ? rule : PENDING;
     }
-    const struct unwind_module *m = find(s, pc);
-    if (!m->header) { // its file may have more; until that is read, frame pointers
-        step_want_table(s, m, STEP_WANTED);
+    const struct unwind_module *m = find_module_at(s, pc);
+    if (!m->header) { // its file may have unwind information; use frame pointers until it is read
+        step_request_table(s, m, STEP_WANTED);
         return UNWIND_NONE;
     }
     code = (struct lookup_code){m->start, m->end, m->header, m->n_header};
     bool found = lookup_rule(w, &code, pc, &rule);
-    step_want_table(s, m, found && rule != STEP_LOOKED_UP ? 1 : STEP_WANTED);
+    step_request_table(s, m, found && rule != STEP_LOOKED_UP ? 1 : STEP_WANTED);
     if (!found)
         return PENDING;
     if (rule != STEP_LOOKED_UP)
@@ -156,29 +159,28 @@ static __attribute__((noinline)) unwind_rule look_up(struct walk *w, unwind_rule
     return rule;
 }
 
-// Return addresses that no call left there but that were put there to be returned to: they
-// begin a function, and no function ends before them. The end of a coroutine, a C library's
-// signal trampoline.
-static unwind_rule rule_at_start(struct walk *w)
+// Handles return addresses that no call has pushed, such as the end of a coroutine or a C library's
+// signal trampoline: they are the first address of a function, so pc - 1 belongs to no function.
+static unwind_rule rule_at_function_start(struct walk *w)
 {
     const struct unwind_module *last = NULL;
     unwind_rule rule = rule_at(w->snapshot, w->pc, &last);
     if (!is_rule(rule))
-        rule = look_up(w, rule, w->pc);
+        rule = look_up_rule(w, rule, w->pc);
     if (!is_rule(rule) || unwind_rule_kind(rule) <= UNWIND_UNSUPPORTED)
         return UNWIND_NONE;
     return rule == UNWIND_SIGNAL ? rule : UNWIND_ROOT;
 }
 
-static __attribute__((noinline)) enum unwind_end step_looked_up(struct walk *w, unwind_rule rule)
+static __attribute__((noinline)) enum unwind_end step_by_lookup(struct walk *w, unwind_rule rule)
 {
     if (!is_rule(rule))
-        rule = look_up(w, rule, w->exact ? w->pc : w->pc - 1);
+        rule = look_up_rule(w, rule, w->exact ? w->pc : w->pc - 1);
     if (rule == UNWIND_NONE && !w->exact)
-        rule = rule_at_start(w);
+        rule = rule_at_function_start(w);
     enum unwind_end end = UNWIND_END_PENDING;
     if (rule == UNKNOWN) {
-        want(w->snapshot, UNWIND_WANTS_MODULES);
+        request_build(w->snapshot, UNWIND_WANTS_MODULES);
         end = step_without(w, UNWIND_END_UNKNOWN_PC);
     } else if (rule != PENDING) {
         end = step_by_rule(w, rule);
@@ -192,11 +194,11 @@ static __attribute__((noinline)) enum unwind_end step_slowly(struct walk *w, unw
     if (!w->exact)
         w->full = NULL;
     if (!is_rule(rule) || (rule == UNWIND_NONE && !w->exact))
-        return step_looked_up(w, rule);
+        return step_by_lookup(w, rule);
     return step_by_rule(w, rule);
 }
 
-// Apart from those who call it, so that one of them has room for registers.
+// Separate from its callers so that the compiler has registers left for it.
 static __attribute__((noinline)) size_t
 walk_stack(const struct unwind_snapshot *s, const struct unwind_regs *start,
            struct unwind_stack_bounds bounds, uintptr_t *pcs, size_t max,
@@ -230,10 +232,10 @@ walk_stack(const struct unwind_snapshot *s, const struct unwind_regs *start,
             cache ? cached_rule_at(s, cache, at, f.pc, &last) : rule_at(s, at, &last);
         if (__builtin_expect(!w.vague && step_quickly(&f, rule, exact), 1)) {
             exact = false;
-            // Not in vector registers, where a compiler likes to see them as pairs.
+            // Keep them out of vector registers, which compilers like to use for such pairs.
             __asm__("" : "+r"(f.pc), "+r"(f.sp), "+r"(f.bp), "+r"(f.saved));
         } else {
-            // The address of f is taken nowhere, so it lives in registers.
+            // The address of f is never taken, so f stays in registers.
             w.pc = f.pc;
             w.sp = f.sp;
             w.bp = f.bp;

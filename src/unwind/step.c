@@ -6,9 +6,9 @@
 #include "unwind/step_aarch64.h"
 #endif
 
-static inline __attribute__((always_inline)) bool page_readable(struct walk *w, uintptr_t page)
+static inline __attribute__((always_inline)) bool walk_page_readable(struct walk *w, uintptr_t page)
 {
-    if (page == 0) // also what empty entries say
+    if (page == 0) // also the value of empty entries
         return false;
     for (unsigned i = 0; i < STEP_PAGES; i++)
         if (w->pages[i] == page)
@@ -24,15 +24,16 @@ void step_set_safe(struct walk *w, bool trusted)
     w->n_safe = 0;
     if (w->sp < w->bounds->lo || w->sp >= w->bounds->hi || w->bounds->hi - w->sp <= 8)
         return;
-    // A main thread's stack is mapped from somewhere on upwards, so one page tells.
-    if (!trusted && !page_readable(w, w->sp & ~(STEP_PAGE - 1)))
+    // A main thread's stack is mapped from its lowest used page upwards, so checking one page is
+    // enough.
+    if (!trusted && !walk_page_readable(w, w->sp & ~(STEP_PAGE - 1)))
         return;
     uintptr_t above = trusted ? w->sp - w->bounds->lo : w->sp & (STEP_PAGE - 1);
     w->safe = w->sp - (above > UNWIND_RED_ZONE ? UNWIND_RED_ZONE : 0);
     w->n_safe = w->bounds->hi - w->safe - 7;
 }
 
-static int32_t own_pid(void)
+static int32_t walk_own_pid(void)
 {
 #if defined(__x86_64__)
     long self;
@@ -46,14 +47,14 @@ static int32_t own_pid(void)
 #endif
 }
 
-// process_vm_readv of ourselves: n, less if a part is not mapped, or a negative number.
-static long copy_own(struct walk *w, uintptr_t at, void *value, size_t n)
+// process_vm_readv on ourselves. Returns n, less if a part is not mapped, or a negative number.
+static long copy_by_kernel(struct walk *w, uintptr_t at, void *value, size_t n)
 {
     struct {
         uintptr_t base, n;
     } to = {(uintptr_t)value, n}, from = {at, n};
     if (!w->pid)
-        w->pid = own_pid();
+        w->pid = walk_own_pid();
     int32_t pid = w->pid;
     long result;
 #if defined(__x86_64__)
@@ -82,9 +83,9 @@ static long copy_own(struct walk *w, uintptr_t at, void *value, size_t n)
     return result;
 }
 
-// The stack that we run on, known or not, cannot go away meanwhile: once its pages were found to
-// be there, they can be read. Anything else (code, where a wild frame pointer points) another
-// thread may unmap at any moment, so the kernel copies it.
+// The stack that we run on cannot be unmapped meanwhile: once its pages are known to be mapped,
+// read them directly. Another thread may unmap anything else (code, the target of a wild frame
+// pointer) at any time, so let the kernel copy it.
 enum { NEAR = 65536 };
 
 bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
@@ -94,21 +95,21 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
         return false;
     if (at - w->near >= NEAR) {
         uintptr_t copy;
-        long got = copy_own(w, at, &copy, sizeof copy);
+        long got = copy_by_kernel(w, at, &copy, sizeof copy);
         if (got == 8)
             *value = copy;
-        if (got >= 0 || got == -14) // EFAULT; otherwise it is forbidden here
+        if (got >= 0 || got == -14) // EFAULT; any other error means that the call is forbidden
             return got == 8;
     }
-    if (!page_readable(w, first) || (last != first && !page_readable(w, last)))
+    if (!walk_page_readable(w, first) || (last != first && !walk_page_readable(w, last)))
         return false;
     *value = step_word_at(at);
     return true;
 }
 
-// Checks the pages and reads them. Volatile, so that it does not become a call of memcpy.
+// Checks the pages and then reads them. Volatile, so that this does not become a call of memcpy.
 __attribute__((no_sanitize_address, no_sanitize_thread)) static bool
-copy_checked(uintptr_t at, uint8_t *to, size_t n)
+copy_checked_pages(uintptr_t at, uint8_t *to, size_t n)
 {
     for (uintptr_t page = at & ~(STEP_PAGE - 1); page < at + n; page += STEP_PAGE)
         if (!process_page_readable(page))
@@ -122,13 +123,13 @@ bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n)
 {
     if (w->pid == STEP_NO_CALLS || at > UINTPTR_MAX - n)
         return false;
-    long got = copy_own(w, at, to, n);
+    long got = copy_by_kernel(w, at, to, n);
     if (got >= 0 || got == -14) // EFAULT
         return got == (long)n;
-    // Forbidden by a container, or not in this kernel (or qemu-user). The object has a frame on
-    // this thread's stack, so a correct program does not unload it now. What lies where an object
-    // was unloaded is somebody else's.
-    return !lookup_no_object(at) && copy_checked(at, to, n);
+    // The call is forbidden by a container, or unsupported by this kernel (or qemu-user). The
+    // object has a frame on this thread's stack, so a correct program does not unload it now. But
+    // if it was unloaded, the memory may belong to something else.
+    return !lookup_no_object(at) && copy_checked_pages(at, to, n);
 }
 
 static bool is_jit(const struct unwind_module *m)
@@ -138,7 +139,7 @@ static bool is_jit(const struct unwind_module *m)
 
 static bool near_jit(const struct unwind_snapshot *s, uintptr_t pc)
 {
-    const uintptr_t reach = (uintptr_t)512 << 20; // of HotSpot's and V8's code ranges
+    const uintptr_t reach = (uintptr_t)512 << 20; // size of HotSpot's and V8's code ranges
     size_t from = 0, n = s->n;
     while (n > 0) {
         size_t half = n / 2;
@@ -155,7 +156,7 @@ static bool near_jit(const struct unwind_snapshot *s, uintptr_t pc)
 
 bool step_may_be_jit(const struct walk *w, uintptr_t pc)
 {
-    // Bytes of the stack look like a call now and then. An executable stack is a module.
+    // Stack contents occasionally look like a call instruction. An executable stack is a module.
     if (pc - w->bounds->lo < w->bounds->hi - w->bounds->lo || pc - w->near < NEAR)
         return false;
     return near_jit(w->snapshot, pc) || lookup_no_object(pc);
@@ -167,15 +168,15 @@ bool step_undescribed(const struct walk *w, uintptr_t pc)
     if (!m)
         return near_jit(w->snapshot, pc);
     const struct unwind_table *table = step_table(m);
-    // Until the table is there: a module that does not describe the walk's frame, so some of it is
-    // not described. Go programs with C in them are like that.
+    // While the table is missing: if the module does not describe the walk's own frame, some of it
+    // has no information, so this may not have either. Go programs with C code are like that.
     if (!table)
         return !m->header || w->pc - m->start < m->end - m->start;
     return w->snapshot->rules[unwind_table_find(table, (uint32_t)(pc - m->start))] == UNWIND_NONE;
 }
 
-// The registers of the frame that we are in, and which of them are known.
-static uint64_t frame_regs(const struct walk *w, struct unwind_regs *regs)
+// Gets the registers of the current frame; returns a bit mask of those that are known.
+static uint64_t known_frame_regs(const struct walk *w, struct unwind_regs *regs)
 {
     step_copy_regs(regs, w->full);
     if (w->full)
@@ -194,18 +195,18 @@ static uint64_t frame_regs(const struct walk *w, struct unwind_regs *regs)
     return valid;
 }
 
-static bool pool_expression(struct walk *w, const struct unwind_regs *regs, uint64_t valid,
-                            int32_t place, bool push, uintptr_t cfa, uintptr_t *result)
+static bool eval_pool_expression(struct walk *w, const struct unwind_regs *regs, uint64_t valid,
+                                 int32_t place, bool push, uintptr_t cfa, uintptr_t *result)
 {
     const uint8_t *p = w->snapshot->pool + place;
     size_t n = (size_t)p[0] | (size_t)p[1] << 8;
     return step_expression(w, regs, valid, p + 2, n, push, cfa, result);
 }
 
-// What a rule of the long form says about one register. False: not known.
-static bool item_value(struct walk *w, const struct unwind_general_item *item,
-                       const struct unwind_regs *regs, uint64_t valid, uintptr_t cfa,
-                       uintptr_t *value)
+// Computes one register by a long-form rule. Returns false if it is unknown.
+static bool eval_general_item(struct walk *w, const struct unwind_general_item *item,
+                              const struct unwind_regs *regs, uint64_t valid, uintptr_t cfa,
+                              uintptr_t *value)
 {
     switch (item->how) {
     case CFI_OFFSET:
@@ -218,11 +219,11 @@ static bool item_value(struct walk *w, const struct unwind_general_item *item,
         return valid >> item->value & 1;
     case CFI_EXPRESSION: {
         uintptr_t at;
-        return pool_expression(w, regs, valid, item->value, true, cfa, &at) &&
+        return eval_pool_expression(w, regs, valid, item->value, true, cfa, &at) &&
                step_load(w, at, value);
     }
     case CFI_VAL_EXPRESSION:
-        return pool_expression(w, regs, valid, item->value, true, cfa, value);
+        return eval_pool_expression(w, regs, valid, item->value, true, cfa, value);
     default:
         return false;
     }
@@ -239,19 +240,19 @@ static bool has_item(const struct unwind_general *g, unsigned reg)
 enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
 {
     struct unwind_regs regs;
-    uint64_t valid = frame_regs(w, &regs);
+    uint64_t valid = known_frame_regs(w, &regs);
     uintptr_t cfa, pc = 0;
     if (g->cfa_expression) {
-        if (!pool_expression(w, &regs, valid, g->cfa_value, false, 0, &cfa))
+        if (!eval_pool_expression(w, &regs, valid, g->cfa_value, false, 0, &cfa))
             return UNWIND_END_UNREADABLE;
     } else {
         if (!(valid >> g->cfa_register & 1))
             return step_without(w, UNWIND_END_UNSUPPORTED);
         cfa = regs.r[g->cfa_register] + (uintptr_t)(intptr_t)g->cfa_value;
     }
-    // A function that also saves what it returns to a handler of exceptions in: it leaves by going
-    // there (eh_return). Once its own frame is gone the address is the handler's, no return
-    // address.
+    // A function that also saves the registers for exception handler arguments leaves by jumping to
+    // a handler (eh_return). Once its own frame is gone, the address is the handler's and not a
+    // return address.
     bool leaves = !g->signal && step_leaves_for_handler(g);
     bool left = leaves && !has_item(g, UNWIND_REG_BP);
     uintptr_t sp = cfa, bp = w->bp, saved = w->saved;
@@ -263,7 +264,7 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
     bool have_pc = valid >> UNWIND_REG_RA & 1; // in its register unless an item says otherwise
     pc = regs.r[UNWIND_REG_RA];
 #endif
-    // After a signal frame of this kind everything that it recovers is known.
+    // After such a signal frame, every register that the rule restores is known.
     if (g->signal)
         step_copy_regs(w->signal, &regs);
     for (unsigned i = 0; i < g->n; i++) {
@@ -272,12 +273,12 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
         if (!g->signal && item->reg != UNWIND_REG_BP && item->reg != UNWIND_REG_SP &&
             item->reg != UNWIND_REG_RA && (item->reg != other || left))
             continue;
-        if (!item_value(w, item, &regs, valid, cfa, &value)) {
+        if (!eval_general_item(w, item, &regs, valid, cfa, &value)) {
             if (item->reg == UNWIND_REG_RA || item->reg == UNWIND_REG_SP)
                 return UNWIND_END_UNREADABLE;
             continue;
         }
-        w->signal->r[item->reg] = value; // not looked at unless it is a signal frame
+        w->signal->r[item->reg] = value; // only used for signal frames
         if (item->reg == UNWIND_REG_BP)
             bp = value;
         if (item->reg == UNWIND_REG_SP)

@@ -1,5 +1,5 @@
-// One step from a frame to its caller: what the architectures share. Everything here and in
-// step_*.h, step.c, expression.c and stack.c runs in signal handlers.
+// One step from a frame to its caller: the part that the architectures share. Everything here and
+// in step_*.h, step.c, expression.c and stack.c runs in signal handlers.
 #pragma once
 
 #include "unwind/table.h"
@@ -9,18 +9,18 @@
 #define STEP_PAGES 3
 #define STEP_NO_CALLS (-1)
 
-// A table is wanted once so many rules were looked up without it: it costs as much as they do.
+// Build a table after this many lookups without it: then it costs as much as they did.
 #define STEP_WANTED 32
 
-// What walks miss.
+// What walks have missed.
 struct unwind_wants {
-    _Atomic uint32_t any;      // UNWIND_WANTS_*; the builder clears it
-    _Atomic uint8_t modules[]; // lookups, up to STEP_WANTED and a few
+    _Atomic uint32_t any;      // UNWIND_WANTS_*; cleared by unwind_snapshot_take_wants
+    _Atomic uint8_t modules[]; // lookups per module, up to slightly more than STEP_WANTED
 };
 
 struct unwind_snapshot {
-    uint64_t generation;     // never 0, never the same twice
-    const uintptr_t *starts; // of the modules
+    uint64_t generation;     // never 0, never reused
+    const uintptr_t *starts; // start addresses of the modules
     const struct unwind_module *modules;
     size_t n;
     const unwind_rule *rules;
@@ -28,25 +28,25 @@ struct unwind_snapshot {
     struct unwind_rules *dictionary;
     struct unwind_wants *wants;
     unsigned long long adds, subs; // the loader's counters
-    uint64_t chain;                // of its list of objects, when we do not ask it
+    uint64_t chain;                // hash of the loader's list, while the loader is avoided
     size_t mapped;
 };
 
-// A walk in progress. Reads of [safe, safe + n_safe] (of eight bytes from there) need no check.
+// A walk in progress. Eight-byte reads at safe to safe + n_safe - 1 need no check.
 struct walk {
     uintptr_t pc, sp, bp;
-    uintptr_t saved;      // x86_64: rbx; aarch64: the link register
-    bool exact;           // pc is where the frame is, not where it will return to
+    uintptr_t saved;      // x86_64: rbx; aarch64: link register
+    bool exact;           // pc is the current instruction rather than a return address
     bool vague;           // aarch64: sp is a lower bound only (after a frame pointer step)
-    uint8_t switches : 5; // how often a frame may lead to a lower stack
-    uint8_t looking : 1;  // it uses the cache's scratch
+    uint8_t switches : 5; // remaining steps to a lower stack address
+    uint8_t looking : 1;  // it uses the cache's scratch buffer
     uint8_t last : 1;     // the caller is the outermost frame
-    uint8_t injected : 1; // the frame is no call: it was pushed onto an interrupted one
+    uint8_t injected : 1; // a signal handler pushed the frame; it is not a call
     uint8_t next_page;
-    int32_t pid;                    // 0: not asked yet; STEP_NO_CALLS: no system call is allowed
+    int32_t pid;                    // 0: not read yet; STEP_NO_CALLS: no system calls allowed
     const struct unwind_regs *full; // all registers of this frame, or NULL
     uintptr_t safe, n_safe;
-    uintptr_t near;              // the lowest address of the stack that was interrupted
+    uintptr_t near;              // lowest address in use on the interrupted stack
     uintptr_t pages[STEP_PAGES]; // known to be readable
     const struct unwind_snapshot *snapshot;
     struct unwind_cache *cache;
@@ -54,28 +54,28 @@ struct walk {
     struct unwind_regs *signal; // where full points after a signal frame
 };
 
-// UNWIND_END_COUNT: the walk goes on.
+// Returned by a step: continue the walk.
 #define STEP_ON UNWIND_END_COUNT
 
-// A word of the stack may have been stored as anything.
+// A stack word, which may have been stored as any type.
 typedef uintptr_t __attribute__((may_alias, aligned(1))) step_word;
 
-// Reads what is not known to be mapped.
+// Reads a word that may not be mapped.
 bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value);
-// Copies bytes that may be unmapped meanwhile, with the kernel's help.
+// Copies bytes that may be unmapped meanwhile, by a system call.
 bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n);
 
-// Counts n lookups without the module's table; STEP_WANTED: it is needed at once.
-void step_want_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint8_t n);
+// Counts n lookups without the module's table. STEP_WANTED requests the table at once.
+void step_request_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint8_t n);
 
-// The module's table, or NULL if it has none yet or at all.
+// Returns the module's table, or NULL if it is pending or there is none.
 static inline const struct unwind_table *step_table(const struct unwind_module *m)
 {
     const struct unwind_table *table = atomic_load_explicit(&m->table, memory_order_acquire);
     return table == UNWIND_TABLE_PENDING ? NULL : table;
 }
 
-// Sanitizers know nothing about stacks seen from a signal handler.
+// Sanitizers do not know the layout of stacks seen from a signal handler.
 __attribute__((no_sanitize_address, no_sanitize_thread)) static inline uintptr_t
 step_word_at(uintptr_t at)
 {
@@ -91,13 +91,13 @@ static inline bool step_load(struct walk *w, uintptr_t at, uintptr_t *value)
     return step_load_probed(w, at, value);
 }
 
-// Sets what needs no check, from the stack pointer: if that lies in the thread's own stack, all
-// of it up to the end. Not trusted: it comes from memory that may be anything, and may name a
-// part of the stack that is not there yet.
+// Sets the range that needs no check: if the stack pointer is within the thread's own stack, from
+// there to the end. If not trusted, the stack pointer comes from memory and may be in a part of the
+// stack that is not mapped.
 void step_set_safe(struct walk *w, bool trusted);
 
-// Sets the caller's frame, with the loop guard: the stack pointer grows towards the root,
-// except where a stack is left for another one.
+// Moves the walk to the caller's frame. Detects loops: the stack pointer must grow towards the
+// root, except where the walk switches stacks.
 static inline enum unwind_end step_to(struct walk *w, uintptr_t pc, uintptr_t sp, bool may_switch)
 {
     if (__builtin_expect(sp <= w->sp, 0)) {
@@ -116,44 +116,44 @@ static inline enum unwind_end step_to(struct walk *w, uintptr_t pc, uintptr_t sp
     return STEP_ON;
 }
 
-// A rule of the long form that is in the cache's scratch (lookup.h), not in the pool.
+// A long-form rule that is in the cache's scratch buffer (lookup.h) instead of the pool.
 #define STEP_LOOKED_UP unwind_rule_make(UNWIND_GENERAL, -1, 0, 0)
 
-// Where the long form of a rule is.
+// Returns the long form of a rule.
 static inline const struct unwind_general *step_general_of(const struct walk *w, unwind_rule rule)
 {
     return (const void *)(rule == STEP_LOOKED_UP ? w->cache->scratch
                                                  : w->snapshot->pool + unwind_rule_cfa(rule));
 }
 
-// Whether pc is code that nobody describes: of JIT compilers, of Go, of assembly. Where the
-// snapshot has nothing, it is near code of a JIT compiler, which has grown.
+// Returns whether the code at pc has no unwind information: JIT code, Go, assembly. Outside of the
+// snapshot's modules: whether it is near known JIT code, which may have grown.
 bool step_undescribed(const struct walk *w, uintptr_t pc);
-// Whether an address in no module may be code that a JIT compiler has made since.
+// Returns whether an address outside of all modules may be newly JIT-compiled code.
 bool step_may_be_jit(const struct walk *w, uintptr_t pc);
 
-// How far apart two frames of one stack may be.
+// Maximum distance between two frames of one stack.
 #define STEP_FAR ((uintptr_t)1 << 20)
 
-// Whether a frame pointer saved in the record at bp may be the caller's: further up the stack, or
-// zero, which is the end.
+// Whether a frame pointer saved in the record at bp is plausible: further up the stack, or zero,
+// the end of the chain.
 static inline bool step_chained(uintptr_t bp, uintptr_t saved)
 {
     return saved == 0 || (saved > bp && saved - bp <= STEP_FAR && saved % 8 == 0);
 }
 
-// One step by any rule: what stands in the walk is the frame, then its caller.
+// Steps by any rule: the walk goes from a frame to its caller.
 enum unwind_end step_by_rule(struct walk *w, unwind_rule rule);
 
-// The same for the two kinds of rules that nearly every frame has, on a stack that needs no
-// checks, with everything in registers. False, and nothing changed, if it is not that simple.
+// State for step_quickly, which handles the two most common kinds of rules on a stack that needs no
+// checks, entirely in registers. It returns false and changes nothing if it cannot take the step.
 struct step_fast {
     uintptr_t pc, sp, bp, saved, safe, n_safe;
 };
 
-// The long form of a rule.
+// Steps by a long-form rule.
 enum unwind_end step_general(struct walk *w, const struct unwind_general *g);
-// Whether a function saves the registers that handlers of exceptions are given arguments in.
+// Whether a function saves the registers that pass arguments to exception handlers.
 static inline bool step_leaves_for_handler(const struct unwind_general *g)
 {
 #if defined(__x86_64__)
@@ -163,18 +163,18 @@ static inline bool step_leaves_for_handler(const struct unwind_general *g)
     return false;
 #endif
 }
-// Corrects the stack and frame pointer of the frame that pc, a return address, is in, if that is
-// about to be left for a handler of an exception: then libgcc has overwritten what registers are
-// restored from by what they are to be there, one after the other, the return address last but
-// for the stack pointer.
+// Corrects the sp and bp of the frame that contains the return address pc, if that frame is about
+// to be left for an exception handler. libgcc then overwrites the saved registers with the
+// handler's values one after the other, the return address next to last and the stack pointer last.
 void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *bp);
-// The architecture's signal frame, whose ucontext is at address at. Fills w->signal.
+// Steps through the architecture's signal frame with its ucontext at this address. Fills w->signal.
 enum unwind_end step_signal(struct walk *w, uintptr_t ucontext);
-// No rule: a signal frame by its instructions, a checked frame pointer, or why, which is the
-// answer if neither is there.
+// Steps without a rule: recognizes a signal frame by its instructions, or uses a checked frame
+// pointer. Returns `why` if neither works.
 enum unwind_end step_without(struct walk *w, enum unwind_end why);
 
-// Without the barrier compilers make calls of memcpy or memset of loops like these.
+// Copies registers; NULL sets all to 0. Without the barrier, compilers turn such loops into calls
+// of memcpy or memset.
 static inline void step_copy_regs(struct unwind_regs *to, const struct unwind_regs *from)
 {
     for (unsigned i = 0; i < UNWIND_REGS; i++) {
@@ -183,7 +183,7 @@ static inline void step_copy_regs(struct unwind_regs *to, const struct unwind_re
     }
 }
 
-// Takes over all registers of an interrupted frame.
+// Sets the walk to an interrupted frame, all of whose registers are known.
 static inline void step_from_regs(struct walk *w, const struct unwind_regs *regs, bool trusted)
 {
     w->pc = regs->r[UNWIND_REG_PC];
@@ -198,12 +198,12 @@ static inline void step_from_regs(struct walk *w, const struct unwind_regs *regs
     w->full = regs;
     w->exact = true;
     w->vague = false;
-    // From one frame of a stack to another there is nothing new to know.
+    // Still on the same stack: the safe range stays valid.
     if (trusted || w->sp < w->safe || w->sp - w->safe >= w->n_safe)
         step_set_safe(w, trusted);
 }
 
-// Evaluates an expression with the frame's registers. initial is pushed first if push.
-// Signal-safe, bounded. False: not computable.
+// Evaluates an expression with the frame's registers; valid is the mask of known ones. If push,
+// pushes initial first. Returns false if it cannot be computed. Signal-safe, bounded.
 bool step_expression(struct walk *w, const struct unwind_regs *regs, uint64_t valid,
                      const uint8_t *p, size_t n, bool push, uintptr_t initial, uintptr_t *result);

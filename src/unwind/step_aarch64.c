@@ -1,12 +1,12 @@
-// aarch64: signal frames, and frames without information.
+// aarch64: signal frames and frames without unwind information.
 #if defined(__aarch64__)
 
 #include "unwind/step_aarch64.h"
 
 #include "unwind/code_aarch64.h"
 
-// struct ucontext of the kernel: flags, link, stack, mask; then, 16-aligned, the fault
-// address, x0 to x30, sp and pc.
+// The kernel's struct ucontext: flags, link, stack, mask; then, aligned to 16, the fault address,
+// x0 to x30, sp and pc.
 enum { UC_REGS = 176 + 8 };
 
 void unwind_regs_from_ucontext(struct unwind_regs *regs, const void *ucontext)
@@ -23,8 +23,8 @@ enum unwind_end step_signal(struct walk *w, uintptr_t ucontext)
     return STEP_ON;
 }
 
-// The first instruction of the loader's resolver: its information counts from the stack pointer,
-// below what the PLT pushed: the place of the function's address, and the link register.
+// At the first instruction of the loader's resolver, its unwind information counts from the stack
+// pointer below what the PLT pushed: the address of the GOT slot and the link register.
 static bool pushed_for_loader(struct walk *w, uintptr_t cfa)
 {
     uintptr_t place, lr;
@@ -33,9 +33,9 @@ static bool pushed_for_loader(struct walk *w, uintptr_t cfa)
            place - w->full->r[16] < (uintptr_t)8 << 20;
 }
 
-// By the frame record at the frame pointer.
-static enum unwind_end step_record(struct walk *w, const struct code_outlook *o,
-                                   enum unwind_end why)
+// Steps by the frame record at the frame pointer.
+static enum unwind_end step_by_frame_record(struct walk *w, const struct code_hints *o,
+                                            enum unwind_end why)
 {
     uintptr_t pc, bp;
     bool elsewhere = w->bp < w->sp || w->bp - w->sp > STEP_FAR;
@@ -44,13 +44,13 @@ static enum unwind_end step_record(struct walk *w, const struct code_outlook *o,
         return why;
     pc = step_strip(pc);
     bool chained = step_chained(w->bp, bp), undescribed = step_undescribed(w, pc - 1);
-    // The saved frame pointer alone says nothing: a caller that has unwind information may keep
-    // anything in that register, and one that has none is checked when its turn comes. In code that
-    // nobody describes, interpreters push what they dispatch to, and Go preempts anywhere; there
-    // the records must form a chain.
+    // The saved frame pointer alone proves nothing: a caller with unwind information may keep any
+    // value in that register, and one without is checked when its turn comes. In code without
+    // unwind information interpreters push dispatch targets, and Go preempts at any instruction;
+    // there the records must form a chain.
     if (pc != 0 && !code_after_call(w, pc) && !(chained && undescribed))
         return why;
-    // To another stack: Go's systemstack.
+    // The step leads to another stack: Go's systemstack.
     if (elsewhere && !chained)
         return why;
     w->vague = elsewhere || !o->known_cfa || o->cfa <= w->bp;
@@ -60,15 +60,15 @@ static enum unwind_end step_record(struct walk *w, const struct code_outlook *o,
     return step_to(w, pc, sp, elsewhere);
 }
 
-// A function that uses the link register for something else and does not say so (glibc's
-// swapcontext): it points into the function itself, and no call has left it.
+// Detects a function that uses the link register for something else without saying so (glibc's
+// swapcontext): it points into the function itself but not after a call.
 static bool link_register_is_own(struct walk *w)
 {
     uintptr_t lr = step_strip(w->saved);
     return lr - w->pc + 512 < 1024 && !code_after_call(w, lr);
 }
 
-// Where compilers describe calls only, the table is wrong at a function's begin and end.
+// Where compilers describe only call sites, the table is wrong in prologues and epilogues.
 static bool step_by_code(struct walk *w, unwind_rule rule, enum unwind_end *result)
 {
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, w->pc);
@@ -101,7 +101,7 @@ enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
     case UNWIND_ROOT:
         return UNWIND_END_ROOT;
     case UNWIND_SIGNAL:
-        return step_signal(w, w->sp + 128); // behind the siginfo
+        return step_signal(w, w->sp + 128); // after the siginfo
     case UNWIND_GENERAL:
         return step_general(w, step_general_of(w, rule));
     case UNWIND_UNSUPPORTED:
@@ -115,12 +115,13 @@ enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
             return UNWIND_END_UNREADABLE;
     } else if (w->exact) {
         if (link_register_is_own(w))
-            return step_record(w, &(struct code_outlook){0}, UNWIND_END_UNSUPPORTED);
+            return step_by_frame_record(w, &(struct code_hints){0}, UNWIND_END_UNSUPPORTED);
         pc = w->saved;
         if (pushed_for_loader(w, cfa))
             cfa += 16;
     } else {
-        // Nobody called from here: an address to be returned to, at the end of a coroutine.
+        // No call precedes this address: it was placed there to be returned to, at the end of a
+        // coroutine.
         return code_after_call(w, w->pc) ? step_without(w, UNWIND_END_UNSUPPORTED)
                                          : UNWIND_END_ROOT;
     }
@@ -135,26 +136,26 @@ enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
 enum unwind_end step_without(struct walk *w, enum unwind_end why)
 {
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, w->exact ? w->pc : w->pc - 1);
-    // mov x8, #139; svc #0: what a signal handler returns to; interrupted at either of them.
+    // mov x8, #139; svc #0: the code that a signal handler returns to; either may be interrupted.
     uintptr_t code, push;
     uintptr_t first = w->pc, second = w->exact ? w->pc - 4 : w->pc;
     if (w->pc % 4 == 0 && ((step_load(w, first, &code) && code == 0xd4000001d2801168) ||
                            (step_load(w, second, &code) && code == 0xd4000001d2801168)))
         return step_signal(w, w->sp + 128);
-    // Code that came after the snapshot: the next one knows what it is, and may have a table. Not
-    // so where JIT code grows.
+    // This code is newer than the snapshot. The next snapshot identifies it and may have its table.
+    // Do not wait for that near JIT code, which grows.
     if (why == UNWIND_END_UNKNOWN_PC && !step_may_be_jit(w, w->pc))
         return why;
     uintptr_t lr = step_strip(w->saved);
     if (w->exact && code_in_plt(w, m, &push))
         return step_to(w, lr, w->sp + push, false);
-    struct code_outlook o;
-    code_look(w, m, &o);
+    struct code_hints o;
+    code_scan(w, m, &o);
     if (w->exact && lr != w->pc && code_after_call(w, lr) && !o.record) {
         w->vague = !o.known_cfa;
         return step_to(w, lr, o.known_cfa ? o.cfa : w->sp, false);
     }
-    return step_record(w, &o, why);
+    return step_by_frame_record(w, &o, why);
 }
 
 void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *bp)

@@ -1,9 +1,9 @@
-// The fast step of aarch64. Return addresses may be signed: they are stripped where met.
+// The fast step for aarch64. Return addresses may be signed, so each is stripped when read.
 #pragma once
 
 #include "unwind/step.h"
 
-// The instruction is a no-op on processors without pointer authentication.
+// xpaclri is a no-op on processors without pointer authentication.
 static inline uintptr_t step_strip(uintptr_t pc)
 {
     register uintptr_t x30 __asm__("x30") = pc;
@@ -15,7 +15,7 @@ static inline __attribute__((always_inline)) bool step_quickly(struct step_fast 
                                                                unwind_rule rule, bool exact)
 {
     uintptr_t cfa;
-    if (exact) // see step_by_code
+    if (exact) // step_by_code must check it
         return false;
     if (__builtin_expect(unwind_rule_kind(rule) == UNWIND_BP, 1))
         cfa = f->bp + unwind_rule_cfa(rule);

@@ -1,10 +1,10 @@
-// x86_64: signal frames, and frames without information.
+// x86_64: signal frames and frames without unwind information.
 #if defined(__x86_64__)
 
 #include "unwind/lookup.h"
 #include "unwind/step_x86_64.h"
 
-// struct ucontext of the kernel: uc_flags, uc_link, uc_stack, then the registers.
+// The kernel's struct ucontext: uc_flags, uc_link, uc_stack, then the registers.
 enum { UC_REGS = 40 };
 static const uint8_t uc_order[] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16};
 
@@ -57,8 +57,8 @@ enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
     }
     if (!step_load(w, cfa - 8, &pc))
         return UNWIND_END_UNREADABLE;
-    // Where a register was saved and cannot be read, the epilogue has restored it already and
-    // the compiler did not say so: it keeps its value.
+    // If a saved register is unreadable, keep its value: the epilogue has restored it already and
+    // the compiler did not describe that.
     uintptr_t slot = unwind_rule_bp(rule);
     if (slot)
         step_load(w, slot & 1 ? w->bp + slot - 1 : cfa + slot, &bp);
@@ -69,18 +69,18 @@ enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
     return step_to(w, pc, cfa, may_switch);
 }
 
-// Whether a call ends right before an address.
-static bool after_call(struct walk *w, uintptr_t pc)
+// Whether a call instruction ends at pc.
+static bool is_after_call(struct walk *w, uintptr_t pc)
 {
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc - 1);
     uintptr_t bytes;
-    // No module: JIT code that is newer than the snapshot.
+    // No module: JIT code newer than the snapshot.
     if ((m ? pc - m->start < 8 : !step_may_be_jit(w, pc - 1)) || !step_load(w, pc - 8, &bytes))
         return false;
 #define BYTE(before) ((uint8_t)(bytes >> (8 * (8 - (before)))))
     if (BYTE(5) == 0xe8) // call rel32
         return true;
-    // call r/m: ff /2, with what addressing it may have
+    // call r/m: ff /2, with any addressing mode
     for (unsigned n = 2; n <= 7; n++) {
         uint8_t modrm = BYTE(n - 1), mod = modrm >> 6, rm = modrm & 7;
         if (BYTE(n) != 0xff || (modrm >> 3 & 7) != 2)
@@ -94,8 +94,8 @@ static bool after_call(struct walk *w, uintptr_t pc)
     return false;
 }
 
-// Whether the call that ends before an address is a direct one, and how far before pc it goes.
-static bool calls_directly(struct walk *w, uintptr_t after, uintptr_t pc, uintptr_t *before)
+// Whether the call that ends at `after` is direct; *before: how far its target is before pc.
+static bool is_direct_call_before(struct walk *w, uintptr_t after, uintptr_t pc, uintptr_t *before)
 {
     uintptr_t bytes;
     if (!step_load(w, after - 8, &bytes) || (bytes >> 24 & 0xff) != 0xe8)
@@ -104,15 +104,16 @@ static bool calls_directly(struct walk *w, uintptr_t after, uintptr_t pc, uintpt
     return true;
 }
 
-// Whether the call that ends before an address may have gone to the function that pc is in: it did
-// if it was direct and goes to a little before; where an indirect one goes is not to be seen.
-static bool calls(struct walk *w, uintptr_t after, uintptr_t pc)
+// Whether the call that ends at `after` may have called the function that contains pc: its target
+// is a little before pc. An indirect call has no visible target, so it may.
+static bool call_may_reach(struct walk *w, uintptr_t after, uintptr_t pc)
 {
     uintptr_t before;
-    return after_call(w, after) && (!calls_directly(w, after, pc, &before) || before < 1 << 20);
+    return is_after_call(w, after) &&
+           (!is_direct_call_before(w, after, pc, &before) || before < 1 << 20);
 }
 
-// Whether a function that pc returns into could have its frame there, as far as one can see.
+// Whether the frame of a function that pc returns into may be at sp, as far as can be checked.
 static bool frame_fits(struct walk *w, unwind_rule rule, uintptr_t sp, uintptr_t bp)
 {
     uintptr_t caller, cfa = unwind_rule_cfa(rule);
@@ -122,7 +123,7 @@ static bool frame_fits(struct walk *w, unwind_rule rule, uintptr_t sp, uintptr_t
         cfa += bp;
     else
         return true;
-    return cfa > sp && step_load(w, cfa - 8, &caller) && after_call(w, caller);
+    return cfa > sp && step_load(w, cfa - 8, &caller) && is_after_call(w, caller);
 }
 
 void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *bp)
@@ -133,23 +134,24 @@ void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *
     const struct unwind_table *table = m ? step_table(m) : NULL;
     if (!table) {
         if (m && atomic_load_explicit(&m->table, memory_order_relaxed))
-            step_want_table(w->snapshot, m, STEP_WANTED);
+            step_request_table(w->snapshot, m, STEP_WANTED);
         return;
     }
     unwind_rule rule = w->snapshot->rules[unwind_table_find(table, (uint32_t)(pc - 1 - m->start))];
     if (frame_fits(w, rule, *sp, *bp))
         return;
-    // The call that was made from there has left the same address on the stack.
+    // The call made from there has left the same address on the stack.
     for (uintptr_t at = *sp; at < *sp + FAR && step_load(w, at, &word); at += 8)
         if (word == pc && frame_fits(w, rule, at + 8, *bp)) {
             *sp = at + 8;
             return;
         }
-    // Only the frame pointer is the handler's already: what it was lies below the return address.
+    // Only the frame pointer is the handler's already: the old one was stored below the return
+    // address.
     if (unwind_rule_kind(rule) != UNWIND_BP)
         return;
     for (uintptr_t at = *sp; at < *sp + NEAR && step_load(w, at, &word); at += 8)
-        if (calls(w, word, pc)) {
+        if (call_may_reach(w, word, pc)) {
             *bp = at + 8 - unwind_rule_cfa(rule);
             return;
         }
@@ -157,41 +159,41 @@ void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *
 
 enum { PUSH_BP = 0x55, RET = 0xc3, ENDBR64 = 0xfa1e0ff3, PROLOGUE = 0xe5894855 };
 
-// Whether an interrupted function has no frame yet, or none any more: the return address is
-// on top of the stack, or below the frame pointer that was just pushed.
-static bool before_frame(struct walk *w, uintptr_t *pc, bool *pushed)
+// Whether an interrupted function has no frame yet, or none any more: the return address is at the
+// top of the stack, or below the frame pointer that was just pushed.
+static bool has_no_frame(struct walk *w, uintptr_t *pc, bool *pushed)
 {
-    enum { SMALL = 4096 }; // functions without a frame, such as Go's memmove
+    enum { SMALL = 4096 }; // size of functions without a frame, such as Go's memmove
     uintptr_t top, next, code, before;
     if (!step_load(w, w->sp, &top))
         return false;
     *pushed = top == w->bp;
-    if (*pushed && step_load(w, w->sp + 8, &next) && after_call(w, next)) {
+    if (*pushed && step_load(w, w->sp + 8, &next) && is_after_call(w, next)) {
         *pc = next;
         return true;
     }
     *pushed = false;
     *pc = top;
-    if (!after_call(w, top))
+    if (!is_after_call(w, top))
         return false;
-    // Assembly of an object; JIT code keeps all sorts of things there, so look what it is
-    // about to do: push %rbp, ret, endbr64.
+    // Trust assembly in an object. JIT code stores all kinds of values there, so check what it is
+    // about to execute: push %rbp, ret, endbr64.
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, w->pc);
     if (m && atomic_load_explicit(&m->table, memory_order_relaxed))
         return true;
-    if (m && m->path[0] == '/' && calls_directly(w, top, w->pc, &before) && before < SMALL)
+    if (m && m->path[0] == '/' && is_direct_call_before(w, top, w->pc, &before) && before < SMALL)
         return true;
     return step_load(w, w->pc, &code) &&
            ((code & 0xff) == PUSH_BP || (code & 0xff) == RET || (uint32_t)code == ENDBR64);
 }
 
-// A function that is about to begin, but was not called: a signal handler has pushed the
-// interrupted pc and made the thread go on here. Go preempts so (asyncPreempt).
-static bool injected_call(struct walk *w, uintptr_t *pc)
+// Detects a function at its first instruction that was not called: a signal handler pushed the
+// interrupted pc and continued the thread here. Go preempts this way (asyncPreempt).
+static bool is_injected_call(struct walk *w, uintptr_t *pc)
 {
     uintptr_t code;
     return step_load(w, w->sp, pc) && step_load(w, w->pc, &code) && (uint32_t)code == PROLOGUE &&
-           step_undescribed(w, *pc) && !after_call(w, *pc);
+           step_undescribed(w, *pc) && !is_after_call(w, *pc);
 }
 
 // mov $15, %rax; syscall.
@@ -202,10 +204,10 @@ static bool sigreturn_at(struct walk *w, uintptr_t pc)
            b >> 56 == 0x05;
 }
 
-// By the frame record at the frame pointer. A return address must stand behind a call. In code that
-// nobody describes it need not: interpreters push what they dispatch to, and Go preempts anywhere.
-// There the records must form a chain.
-static enum unwind_end step_record(struct walk *w, enum unwind_end why)
+// Steps by the frame record at the frame pointer. A return address must follow a call. In code
+// without unwind information it need not: interpreters push dispatch targets, and Go preempts at
+// any instruction. There the records must form a chain.
+static enum unwind_end step_by_frame_record(struct walk *w, enum unwind_end why)
 {
     uintptr_t pc, bp;
     bool elsewhere = w->bp < w->sp || w->bp - w->sp > STEP_FAR;
@@ -213,11 +215,11 @@ static enum unwind_end step_record(struct walk *w, enum unwind_end why)
         !step_load(w, w->bp + 8, &pc))
         return why;
     bool chained = step_chained(w->bp, bp), undescribed = step_undescribed(w, pc - 1);
-    // The saved frame pointer alone says nothing: a caller that has unwind information may keep
-    // anything in that register, and one that has none is checked when its turn comes.
-    if (!after_call(w, pc) && !(chained && undescribed))
+    // The saved frame pointer alone proves nothing: a caller with unwind information may keep any
+    // value in that register, and one without is checked when its turn comes.
+    if (!is_after_call(w, pc) && !(chained && undescribed))
         return why;
-    // To another stack (Go's systemstack), or to code that is not known yet.
+    // The step leads to another stack (Go's systemstack) or to unknown code.
     if ((elsewhere || !unwind_snapshot_find(w->snapshot, pc - 1)) && !chained)
         return why;
     uintptr_t sp = w->bp + 16;
@@ -228,25 +230,25 @@ static enum unwind_end step_record(struct walk *w, enum unwind_end why)
 
 enum unwind_end step_without(struct walk *w, enum unwind_end why)
 {
-    // What a signal handler returns to, in C libraries without unwind information for it;
-    // interrupted at either instruction.
+    // The code that a signal handler returns to, in C libraries without unwind information for it;
+    // either instruction may be interrupted.
     if (sigreturn_at(w, w->pc) || (w->exact && sigreturn_at(w, w->pc - 7)))
         return step_signal(w, w->sp);
-    // Code that came after the snapshot: the next one knows what it is, and may have a table. Not
-    // so where JIT code grows.
+    // This code is newer than the snapshot. The next snapshot identifies it and may have its table.
+    // Do not wait for that near JIT code, which grows.
     if (why == UNWIND_END_UNKNOWN_PC && !step_may_be_jit(w, w->pc))
         return why;
     uintptr_t pc;
     bool pushed;
-    if (w->exact && before_frame(w, &pc, &pushed))
+    if (w->exact && has_no_frame(w, &pc, &pushed))
         return step_to(w, pc, w->sp + (pushed ? 16 : 8), false);
-    if (w->exact && injected_call(w, &pc)) {
+    if (w->exact && is_injected_call(w, &pc)) {
         enum unwind_end end = step_to(w, pc, w->sp + 8, false);
         w->exact = true;
         w->injected = 1;
         return end;
     }
-    return step_record(w, why);
+    return step_by_frame_record(w, why);
 }
 
 #endif

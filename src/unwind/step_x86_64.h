@@ -1,4 +1,4 @@
-// The fast step of x86_64.
+// The fast step for x86_64.
 #pragma once
 
 #include "unwind/step.h"

@@ -10,21 +10,21 @@ struct builder {
     struct unwind_table *table;
     uint64_t base, end;
     uint32_t cap_rows;
-    uint32_t bucket;       // the index is set up to and including this one
-    uint32_t pending;      // offset of a row that is not written yet
-    uint16_t pending_rule; // a row may still replace it at the same offset
-    uint32_t written_rule; // of the last row; beyond 16 bits: there is none
-    uint64_t floor;        // addresses below have their rows
+    uint32_t bucket;       // the index is complete up to this bucket
+    uint32_t pending;      // offset of the row that is not written yet
+    uint16_t pending_rule; // its rule; a later row at the same offset replaces it
+    uint32_t written_rule; // rule of the last written row; UINT32_MAX: none
+    uint64_t floor;        // addresses below it have rows already
     struct eh_cies cies;
     struct cfi_program program;
 };
 
-// Where an FDE begins and where it lies in the section.
+// The start address of an FDE and its offset in the section.
 struct place {
     uint64_t begin, offset;
 };
 
-static bool grow(struct builder *b)
+static bool grow_table(struct builder *b)
 {
     uint32_t cap = b->cap_rows * 2;
     size_t bytes = sizeof *b->table + ((size_t)b->table->n_index + cap) * sizeof(uint32_t);
@@ -39,14 +39,14 @@ static bool grow(struct builder *b)
     return true;
 }
 
-// Writes the pending row unless it says what the one before says.
-static bool flush(struct builder *b)
+// Writes the pending row unless it repeats the previous row's rule.
+static bool flush_row(struct builder *b)
 {
     if (b->pending_rule == b->written_rule)
         return true;
     struct unwind_table *t = b->table;
     if (t->n_rows == b->cap_rows) {
-        if (!grow(b))
+        if (!grow_table(b))
             return false;
         t = b->table;
     }
@@ -57,18 +57,18 @@ static bool flush(struct builder *b)
     return true;
 }
 
-// Rows come in the order of their addresses.
-static bool emit(struct builder *b, uint64_t address, uint16_t rule)
+// Rows must be emitted in the order of their addresses.
+static bool emit_row(struct builder *b, uint64_t address, uint16_t rule)
 {
     uint32_t offset = (uint32_t)(address - b->base);
-    if (offset != b->pending && !flush(b))
+    if (offset != b->pending && !flush_row(b))
         return false;
     b->pending = offset;
     b->pending_rule = rule;
     return true;
 }
 
-// The rows of one FDE, as far as they lie between floor and end. False: out of memory.
+// Adds the rows of one FDE between floor and end. Returns false if out of memory.
 static bool add_fde(struct builder *b, const struct eh_fde *fde)
 {
     if (fde->end <= b->floor || fde->begin >= b->end)
@@ -87,7 +87,7 @@ static bool add_fde(struct builder *b, const struct eh_fde *fde)
             uint16_t rule = next == CFI_BAD ? UNWIND_RULE_UNSUPPORTED
                                             : unwind_rules_add(b->rules, &p->state, b->in->frame.p,
                                                                b->in->frame.n, fde->cie->signal);
-            if (!emit(b, from, rule))
+            if (!emit_row(b, from, rule))
                 return false;
         }
         if (next != CFI_ROW)
@@ -95,11 +95,11 @@ static bool add_fde(struct builder *b, const struct eh_fde *fde)
         p->location = until;
     }
     b->floor = end;
-    return end == b->end || emit(b, end, UNWIND_RULE_NONE);
+    return end == b->end || emit_row(b, end, UNWIND_RULE_NONE);
 }
 
-// In place and without recursion; what linkers write is nearly sorted anyhow.
-static void sift(struct place *a, size_t root, size_t n)
+// Heapsort: in place and without recursion.
+static void sift_down(struct place *a, size_t root, size_t n)
 {
     for (size_t child; (child = 2 * root + 1) < n; root = child) {
         if (child + 1 < n && a[child + 1].begin > a[child].begin)
@@ -115,16 +115,16 @@ static void sift(struct place *a, size_t root, size_t n)
 static void sort_places(struct place *a, size_t n)
 {
     for (size_t i = n / 2; i-- > 0;)
-        sift(a, i, n);
+        sift_down(a, i, n);
     for (size_t i = n; i-- > 1;) {
         struct place t = a[0];
         a[0] = a[i];
         a[i] = t;
-        sift(a, 0, i);
+        sift_down(a, 0, i);
     }
 }
 
-// Without a sorted table: finds all FDEs, then takes them in order.
+// Without a search table: finds all FDEs and adds them in order.
 static bool build_by_walking(struct builder *b)
 {
     struct process_buffer places = {.limit = (size_t)1 << 30};
@@ -134,7 +134,7 @@ static bool build_by_walking(struct builder *b)
     for (;;) {
         enum eh_entry kind = eh_fde_read(b->in, &b->cies, offset, &fde);
         if (kind == EH_BAD || kind == EH_END) {
-            // .debug_frame has no terminator, and a zero length is no more than padding there.
+            // .debug_frame has no terminator; a zero length is only padding there.
             if (kind == EH_END && b->in->debug_frame && b->in->frame.n >= 4 &&
                 offset < b->in->frame.n - 4) {
                 offset += 4;
@@ -177,7 +177,7 @@ static bool is_sorted(const struct eh_table *table)
     return true;
 }
 
-static bool build_rows(struct builder *b)
+static bool build_table_rows(struct builder *b)
 {
     struct eh_table table;
     if (b->in->debug_frame || b->in->header.n == 0 || !eh_table_open(&b->in->header, &table) ||
@@ -206,11 +206,11 @@ struct unwind_table *unwind_table_build(const struct eh_input *in, uint64_t base
     struct builder *b = process_map(sizeof *b);
     if (!b)
         return NULL;
-    // Eight rows a bucket or more: an FDE has some eight rows and takes some 55 bytes.
+    // Aim for at least eight rows per bucket: an FDE has about eight rows and takes about 55 bytes.
     uint32_t shift = UNWIND_BUCKET_SHIFT;
     while (shift < UNWIND_BUCKET_SHIFT_MAX && (end - base) >> shift > in->frame.n / 60)
         shift++;
-    // The last bucket, and the end.
+    // One entry per bucket, and one for the end.
     uint32_t n_index = (uint32_t)((end - base - 1) >> shift) + 2;
     uint32_t rows = (uint32_t)(in->frame.n / 8) + 64;
     size_t bytes = sizeof(struct unwind_table) + ((size_t)n_index + rows) * sizeof(uint32_t);
@@ -229,7 +229,7 @@ struct unwind_table *unwind_table_build(const struct eh_input *in, uint64_t base
     b->cap_rows = rows;
     b->written_rule = UINT32_MAX;
     b->pending_rule = UNWIND_RULE_NONE;
-    bool ok = build_rows(b) && flush(b);
+    bool ok = build_table_rows(b) && flush_row(b);
     table = b->table;
     if (!ok) {
         unwind_table_free(table);

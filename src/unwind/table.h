@@ -1,12 +1,12 @@
-// The table of one executable segment: for each address the number of a rule.
+// The unwind table of one executable segment: it maps each address to the number of a rule.
 //
-//     row   = u32: (offset & 0xffff) << 16 | rule; holds up to the next row
-//     index = u32 for each KiB of text: its first row; where functions with information are
-//             rare, for each 2 to 64 KiB
+//     row   = u32: (offset & 0xffff) << 16 | rule; valid up to the next row
+//     index = u32 per KiB of text: its first row; per 2 to 64 KiB where functions with unwind
+//             information are rare
 //
-// Offsets count from the segment's base, so a table does not depend on where the object was
-// loaded. Every gap between functions has a row that says UNWIND_RULE_NONE, and the first row
-// is at offset 0: every address of the segment has a row.
+// Offsets are relative to the segment's base, so a table does not depend on the load address. Gaps
+// between functions have a row with UNWIND_RULE_NONE, and the first row has offset 0, so every
+// address of the segment has a row.
 #pragma once
 
 #include "unwind/eh_frame.h"
@@ -17,11 +17,11 @@
 
 struct unwind_table {
     _Atomic uint32_t refs;
-    uint32_t n_index; // buckets + 1: the last one is n_rows
+    uint32_t n_index; // buckets + 1: the last entry is n_rows
     uint32_t n_rows, n_fdes;
-    uint32_t shift; // of a bucket
+    uint32_t shift; // a bucket has 1 << shift bytes
     size_t mapped;
-    uint32_t index[]; // and the rows behind it
+    uint32_t index[]; // followed by the rows
 };
 
 static inline const uint32_t *unwind_table_rows(const struct unwind_table *table)
@@ -29,20 +29,21 @@ static inline const uint32_t *unwind_table_rows(const struct unwind_table *table
     return table->index + table->n_index;
 }
 
-// Bytes that it takes; whole pages of them are mapped.
+// Size of the table; the mapping is rounded up to whole pages.
 static inline size_t unwind_table_bytes(const struct unwind_table *table)
 {
     return sizeof *table + ((size_t)table->n_index + table->n_rows) * sizeof *table->index;
 }
 
-// Builds the table of the text from base (a multiple of the bucket size) to end, addresses as
-// in the input's sections. FDEs outside are left alone. With one reference; NULL without
-// memory. Bad input yields rows that say so, or none.
+// Builds the table for the text from base (a multiple of the bucket size) to end; addresses are
+// those of the input's sections. Ignores FDEs outside. Returns it with one reference; NULL if the
+// text is too large or out of memory. Invalid input yields UNWIND_RULE_UNSUPPORTED or
+// UNWIND_RULE_NONE rows.
 struct unwind_table *unwind_table_build(const struct eh_input *in, uint64_t base, uint64_t end,
                                         struct unwind_rules *rules);
-void unwind_table_free(struct unwind_table *table); // gives one reference back
+void unwind_table_free(struct unwind_table *table); // drops one reference
 
-// The number of the rule at offset, which is inside the segment. Signal-safe.
+// Returns the number of the rule at offset, which must be inside the segment. Signal-safe.
 static inline unsigned unwind_table_find(const struct unwind_table *t, uint32_t offset)
 {
     const uint32_t *index = t->index + (offset >> t->shift);
@@ -56,6 +57,6 @@ static inline unsigned unwind_table_find(const struct unwind_table *t, uint32_t 
     }
     while (n > 0 && row[n - 1] > key)
         n--;
-    // None in this bucket: the last one before it.
+    // No row in this bucket applies: use the last row before it.
     return row[(ptrdiff_t)n - 1] & 0xffff;
 }

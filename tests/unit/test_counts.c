@@ -26,7 +26,7 @@ static int tear_down(void **state)
     for (int i = 0; i < AGENT_WINDOWS; i++)
         if (collector.windows[i].open)
             counts_close_window(&collector.windows[i]);
-    counts_forget_seconds();
+    counts_drop_seconds();
     arena_free(collector.arena);
     collector.arena = NULL;
     collector.forget_earlier = 0;
@@ -74,7 +74,7 @@ static void tick(uint64_t ns)
 {
     now += ns;
     counts_make_room(now);
-    counts_turn(now);
+    counts_begin_second(now);
 }
 
 static uint64_t sum_of_window(const struct window *w)
@@ -161,7 +161,7 @@ static void windows_survive_forgetting(void **state)
     // The seconds that counted the others go, and then they.
     tick(AGENT_LAST_SECONDS * UINT64_C(2000000000));
     tick(AGENT_LAST_SECONDS * UINT64_C(2000000000));
-    counts_forget();
+    counts_drop_uncounted();
     assert_true(before >= 3300);
     assert_int_equal(collector.stacks.n, STACKS_DROPPED + 1 + 300);
     for (uint32_t i = 0; i < 300; i++) {

@@ -28,7 +28,7 @@
 static struct sandbox_verdict ask(const struct sock_filter *filter, size_t n)
 {
     struct sandbox_verdict v;
-    sandbox_ask_filter((const struct sandbox_instruction *)filter, n, &v);
+    sandbox_evaluate_filter((const struct sandbox_instruction *)filter, n, &v);
     return v;
 }
 

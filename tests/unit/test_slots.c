@@ -42,7 +42,7 @@ static void threads_are_found_by_their_ids(void **state)
         assert_ptr_equal(thread_find(tids[i]), t[i]);
     assert_null(thread_find(7 + 3 * OTHER));
     assert_null(take(7)); // it has one
-    thread_slot_give(t[1]);
+    thread_slot_free(t[1]);
     assert_null(thread_find(tids[1]));
     assert_ptr_equal(thread_find(tids[0]), t[0]);
     assert_ptr_equal(thread_find(tids[2]), t[2]);
@@ -63,7 +63,7 @@ static void a_full_table_says_so(void **state)
     full = false;
     assert_null(thread_slot_take(100, false, &full));
     assert_false(full);
-    thread_slot_give(last);
+    thread_slot_free(last);
     assert_non_null(take(101));
     capture_state.most_slots = most;
 }
@@ -81,7 +81,7 @@ static void removal_of_many_leaves_the_rest(void **state)
     for (int i = 0; i < N; i++)
         assert_non_null(t[i] = take(1 + i * 37));
     for (int i = 0; i < N; i += 2)
-        thread_slot_give(t[i]);
+        thread_slot_free(t[i]);
     for (int i = 0; i < N; i++)
         assert_ptr_equal(thread_find(1 + i * 37), i % 2 ? t[i] : NULL);
 }

@@ -1,9 +1,9 @@
-//! Requests with a tag each: under pyroscope's agent, under libkiln, and under nothing.
+//! Requests with one tag each: under pyroscope's agent, under libkiln, and without a profiler.
 //!
 //! usage: labels_peer none|kiln|pyroscope [LIBKILN [URL]]
 //!
-//! Reads the number of requests to serve, a line at a time, and answers with the nanoseconds of
-//! CPU time that they took, all threads included.
+//! Reads the number of requests to serve, one line at a time. Answers with the nanoseconds of CPU
+//! time they took, including all threads.
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void, CString};
 use std::io::BufRead;
@@ -14,7 +14,7 @@ use pyroscope::pyroscope::PyroscopeAgentBuilder;
 const ENDPOINTS: [&str; 8] =
     ["/", "/login", "/search", "/cart", "/order", "/items", "/status", "/help"];
 
-/// Some hundred microseconds of a service's daily bread, a few calls deep.
+/// Typical work of a service: some hundred microseconds, a few calls deep.
 #[inline(never)]
 fn parse(seed: u64) -> BTreeMap<String, u64> {
     (0..1500u64).map(|i| (format!("key{}", i.wrapping_mul(seed | 1) % 9973), i)).collect()
@@ -31,7 +31,7 @@ fn serve(seed: u64) -> u64 {
     text.bytes().fold(seed, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Not the process's CPU clock: that moves by the kernel's tick while ITIMER_PROF runs.
+/// Not the process's CPU clock, which advances by kernel ticks while ITIMER_PROF runs.
 fn cpu_ns() -> u64 {
     let mut u: libc::rusage = unsafe { std::mem::zeroed() };
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut u) };
@@ -100,8 +100,8 @@ fn with_pyroscope(url: &str) {
 }
 
 fn main() {
-    // A service has threads, and glibc's malloc costs more from the first one on: that is not to
-    // be laid at the door of who starts one to profile.
+    // A service has threads, and glibc's malloc is slower in a multithreaded process. Start a
+    // thread in every mode, so that this cost is not attributed to a profiler that starts one.
     std::thread::spawn(|| loop {
         std::thread::park()
     });

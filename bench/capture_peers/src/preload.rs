@@ -1,6 +1,6 @@
-//! pprof-rs for programs that know nothing of it: preloaded, it samples from the start of the
-//! process to its end. PEER_OUTPUT names the file that then gets a line `count thread` for each
-//! stack (nothing is symbolized), PEER_FREQUENCY the rate.
+//! Preloads pprof-rs into programs without support for it. It samples from the start of the process
+//! to its end. Then it writes a line `count thread` per stack (nothing is symbolized) to the file
+//! PEER_OUTPUT. PEER_FREQUENCY is the sampling rate.
 use std::fmt::Write;
 
 static mut GUARD: Option<pprof::ProfilerGuard<'static>> = None;

@@ -1,9 +1,9 @@
-//! Told what to do on standard input; every command is answered by one line.
-//!   stacks N                     one object of 512 KiB at the end of each of N different stacks
-//!   load FILE                    a library, and calls its site(malloc)
-//!   dump FILE                    as jemalloc writes it
-//!   convert DUMP FILE            by jemalloc_pprof, as gzipped pprof; prints CPU seconds
-//!   profile FILE                 the same from a dump of now; prints seconds
+//! Reads commands from standard input and answers each with one line.
+//!   stacks N                     allocates 512 KiB at the end of each of N distinct stacks
+//!   load FILE                    loads a library and calls its site(malloc)
+//!   dump FILE                    writes jemalloc's heap dump
+//!   convert DUMP FILE            converts it with jemalloc_pprof to gzipped pprof; prints CPU s
+//!   profile FILE                 dumps and converts now; prints seconds
 use std::ffi::{c_char, c_void, CString};
 use std::hint::black_box;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use tikv_jemalloc_ctl::raw;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// One of 2048 functions, which calls others on the way to an allocation.
+/// One of 2048 functions, which call each other on the way to an allocation.
 #[inline(never)]
 fn hop<const N: usize>(state: u64, depth: u32) -> Vec<u8> {
     let next = state.wrapping_mul(6364136223846793005).wrapping_add(N as u64 | 1);
@@ -45,7 +45,7 @@ extern "C" fn allocate(n: usize) -> *mut c_void {
 
 fn load(path: &str) -> String {
     let path = CString::new(path).unwrap();
-    // SAFETY: the libraries of the test have such a function.
+    // SAFETY: the libraries of the test define this function with this type.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
         let site = if library.is_null() { library } else { libc::dlsym(library, c"site".as_ptr()) };
@@ -70,7 +70,7 @@ fn dump(path: &str) -> String {
 
 fn cpu_seconds() -> f64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: t is there.
+    // SAFETY: t is a valid timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }

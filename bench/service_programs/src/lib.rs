@@ -2,10 +2,11 @@
 //!
 //! usage: service none|kiln|pyroscope HZ tags|plain URL FOLDER, or with_pprof none|pprof ...
 //!
-//! Two programs, since pprof and pyroscope cannot be linked into one. It prints where it listens.
-//! Then it is told what to do, a line at a time: `start` and `stop` the profiler, take a `profile` of
-//! a second, `look`. Each is answered with: nanoseconds of CPU time, requests served, KiB resident now
-//! and at most since `start`. Profiles are pushed to URL; pprof's go to files in FOLDER.
+//! There are two programs because pprof and pyroscope cannot be linked into one. Each prints the
+//! URL it listens on. Then it reads commands, one per line: `start` and `stop` the profiler, take a
+//! `profile` of one second, `look`. It answers each with: nanoseconds of CPU time, requests served,
+//! resident KiB now and maximum since `start`. kiln and pyroscope push profiles to URL; pprof
+//! writes them to FOLDER.
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,17 +24,17 @@ pub struct Options {
     pub folder: String,
 }
 
-/// What stops the profiler.
+/// Stops the profiler.
 pub type Stop = Box<dyn FnOnce()>;
-/// A profile of so long, with names, as an endpoint would give it.
+/// Takes a profile of this length with names, like an endpoint.
 pub type Take = fn(&Options, Duration) -> Vec<u8>;
-/// Serves a request of so many units for a vehicle, with it as a tag.
+/// Serves a request with the given units of work, tagged with the vehicle.
 pub type Tagged = Box<dyn Fn(&'static str, u64, u64) -> u64 + Send + Sync>;
 
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 static TAGGED: OnceLock<Tagged> = OnceLock::new();
 
-/// From now on.
+/// Serves all further requests with this function.
 pub fn tag_requests(tagged: Tagged) {
     let _ = TAGGED.set(tagged);
 }
@@ -55,7 +56,7 @@ pub fn serve(units: u64, seed: u64) -> u64 {
     })
 }
 
-/// One in two is a bike, which takes a quarter of a car's time: a fifth of it all.
+/// Half of the requests are bikes, which take a quarter of a car's time: one fifth of the total.
 async fn order() -> String {
     let n = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let (vehicle, units) = if n % 2 == 0 { ("car", 4) } else { ("bike", 1) };
@@ -66,9 +67,9 @@ async fn order() -> String {
     format!("{result:x}\n")
 }
 
-/// Not the process's CPU clock: that moves by the kernel's tick while ITIMER_PROF runs.
+/// Not the process's CPU clock, which advances by kernel ticks while ITIMER_PROF runs.
 fn cpu_ns() -> u64 {
-    // SAFETY: it is filled in.
+    // SAFETY: getrusage fills u.
     let u = unsafe {
         let mut u: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &mut u);

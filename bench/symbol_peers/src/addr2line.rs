@@ -1,4 +1,5 @@
-//! Inline chains of the addresses on stdin by the crate addr2line: names are read, not shown.
+//! Looks up the inline chains of the addresses on stdin with the crate addr2line. Does not
+//! demangle.
 mod measure;
 
 fn main() {

@@ -1,4 +1,5 @@
-//! Inline chains of the addresses on stdin by the crate blazesym: one batch, names not demangled.
+//! Looks up the inline chains of the addresses on stdin with the crate blazesym: one batch, no
+//! demangling.
 mod measure;
 
 use blazesym::symbolize::{source, Input, Symbolized, Symbolizer};

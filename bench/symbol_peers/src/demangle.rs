@@ -1,5 +1,5 @@
-//! Reads names, prints what rustc-demangle makes of each in its alternate form, or `-`.
-//! With an argument: demangles everything that many times and prints nothing but the seconds.
+//! Reads names and prints the alternate form of rustc-demangle for each, or `-`. With an argument:
+//! demangles all names that many times and prints only the seconds.
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Write};
 

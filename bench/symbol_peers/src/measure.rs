@@ -8,7 +8,7 @@ pub fn addresses() -> Vec<u64> {
         .collect()
 }
 
-/// The process's anonymous memory, as `lookup -M` prints it.
+/// Prints the anonymous memory of the process in the format of `lookup -M`.
 pub fn report() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! Orders cars, bikes and scooters, some of which are hard to find.
+//! Orders cars, bikes and scooters; cars take longest to find.
 //!
 //!     cargo run --release                                        # http://localhost:3000/debug/pprof/
 //!     PUSH_URL=http://localhost:4040 REGION=eu cargo run --release
@@ -21,7 +21,7 @@ fn find_nearest_vehicle(radius: u64) {
     std::hint::black_box(distance);
 }
 
-/// Drivers are only needed for cars, and hard to find in some regions.
+/// Only cars need a driver, which takes extra time to find.
 #[inline(never)]
 fn check_driver_availability() {
     find_nearest_vehicle(2);
@@ -29,7 +29,7 @@ fn check_driver_availability() {
 
 async fn order_car() -> &'static str {
     find_nearest_vehicle(3);
-    tokio::task::yield_now().await; // whoever goes on with it, the label goes along
+    tokio::task::yield_now().await; // the label stays with the task on any worker thread
     check_driver_availability();
     "a car is on its way\n"
 }

@@ -1,4 +1,4 @@
-//! CPU profile of a stretch of code, as pprof, as a flame graph and as text.
+//! Profiles the CPU time of a section of code and writes it as pprof, as a flame graph and as text.
 use std::fs::File;
 use std::io::Write;
 

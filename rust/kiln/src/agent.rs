@@ -4,21 +4,21 @@ use std::ffi::{c_char, CStr, CString};
 use crate::error::{c_string, check};
 use crate::{sys, Result};
 
-/// Sends CPU and heap profiles to a server, kiln's or Pyroscope's, under the name `application`.
+/// Pushes CPU and heap profiles to kiln server or Pyroscope under the name `application`.
 ///
 /// ```no_run
 /// let agent = kiln::agent("http://localhost:4040", "rideshare")
 ///     .tags([("region", "eu")])
 ///     .start()?;
 /// // ...
-/// agent.stop(); // sends what waits; dropping it does the same
+/// agent.stop(); // sends what is queued; dropping it does the same
 /// # kiln::Result::Ok(())
 /// ```
 ///
-/// Profiles are of ten seconds each, from whole multiples of that; the heap is part of them when
+/// Each profile covers ten seconds, aligned to multiples of that. Heap profiles are included while
 /// allocations are sampled ([`kiln::heap`](crate::heap)). Labels of threads and tasks
-/// ([`label!`](crate::label!)) become labels of series. While the server cannot be reached, profiles wait
-/// in a queue that is bounded.
+/// ([`label!`](crate::label!)) become series labels. While the server is unreachable, profiles wait
+/// in a bounded queue.
 pub fn agent(url: impl Into<String>, application: impl Into<String>) -> AgentBuilder {
     AgentBuilder {
         url: url.into(),
@@ -34,7 +34,7 @@ pub fn agent(url: impl Into<String>, application: impl Into<String>) -> AgentBui
     }
 }
 
-/// What [`agent`] gives: how to push.
+/// Push options, made by [`agent`].
 #[derive(Clone, Debug)]
 pub struct AgentBuilder {
     url: String,
@@ -54,7 +54,7 @@ fn owned<K: Into<String>, V: Into<String>>((key, value): (K, V)) -> (String, Str
 }
 
 impl AgentBuilder {
-    /// Labels of all profiles.
+    /// Adds labels to all profiles.
     pub fn tags<K: Into<String>, V: Into<String>>(
         mut self,
         tags: impl IntoIterator<Item = (K, V)>,
@@ -63,25 +63,25 @@ impl AgentBuilder {
         self
     }
 
-    /// User and password.
+    /// Sets user and password.
     pub fn basic_auth(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.basic = Some((user.into(), password.into()));
         self
     }
 
-    /// A token, as `Authorization: Bearer`.
+    /// Sets a token, sent as `Authorization: Bearer`.
     pub fn bearer_auth(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// The tenant, as `X-Scope-OrgID`.
+    /// Sets the tenant, sent as `X-Scope-OrgID`.
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = Some(tenant.into());
         self
     }
 
-    /// Further headers of each request.
+    /// Adds headers to each request.
     pub fn headers<K: Into<String>, V: Into<String>>(
         mut self,
         headers: impl IntoIterator<Item = (K, V)>,
@@ -90,37 +90,37 @@ impl AgentBuilder {
         self
     }
 
-    /// Seconds of a profile, 1 to 3600; 10 unless set.
+    /// Sets the seconds per profile, 1 to 3600; default 10.
     pub fn interval(mut self, seconds: u32) -> Self {
         self.interval = seconds;
         self
     }
 
-    /// Does not push CPU profiles.
+    /// Disables CPU profiles.
     pub fn without_cpu(mut self) -> Self {
         self.flags |= 1;
         self
     }
 
-    /// Does not push heap profiles.
+    /// Disables heap profiles.
     pub fn without_heap(mut self) -> Self {
         self.flags |= 2;
         self
     }
 
-    /// Tells threads apart, by labels `thread` and `thread_id`.
+    /// Distinguishes threads by labels `thread` and `thread_id`.
     pub fn threads(mut self) -> Self {
         self.flags |= 4;
         self
     }
 
-    /// Bytes that may wait while the server cannot be reached; 8 MiB unless set.
+    /// Sets the maximum bytes queued while the server is unreachable; default 8 MiB.
     pub fn queue(mut self, bytes: usize) -> Self {
         self.queue = bytes;
         self
     }
 
-    /// Begins. The profiler is started if it is not running. There is one agent in a process.
+    /// Starts pushing. Also starts the profiler if it is not running. A process can have one agent.
     pub fn start(self) -> Result<Agent> {
         let (url, application) = (c_string(&self.url), c_string(&self.application));
         let (tags, headers) = (Pairs::of(&self.tags), Pairs::of(&self.headers));
@@ -143,13 +143,13 @@ impl AgentBuilder {
             flags: self.flags,
             queue: self.queue,
         };
-        // SAFETY: what options points to lives until the call returns; it is copied.
+        // SAFETY: options and what it points to live until the call returns; C copies them.
         check(|e| unsafe { sys::kiln_push_start(&options, e) })?;
         Ok(Agent(()))
     }
 }
 
-/// Names and values as C takes them.
+/// Names and values as a NULL-terminated C array.
 struct Pairs {
     _texts: Vec<CString>,
     pointers: Vec<*const c_char>,
@@ -165,13 +165,13 @@ impl Pairs {
     }
 }
 
-/// Profiles are pushed while it lives.
+/// Pushes profiles until it is dropped.
 #[derive(Debug)]
 #[must_use = "profiles are pushed until it is dropped"]
 pub struct Agent(());
 
 impl Agent {
-    /// Ends the profile at hand and sends what waits, for five seconds at the most.
+    /// Ends the current profile and sends what is queued, for at most five seconds.
     pub fn stop(self) {}
 
     /// Pushes until the process ends.
@@ -179,7 +179,8 @@ impl Agent {
         std::mem::forget(self);
     }
 
-    /// Functions that set and remove a tag of the calling thread: see [`tag_wrapper`](crate::tag_wrapper).
+    /// Returns functions that set and remove a tag of the calling thread: see
+    /// [`tag_wrapper`](crate::tag_wrapper).
     #[allow(clippy::type_complexity)]
     pub fn tag_wrapper(
         &self,
@@ -190,12 +191,12 @@ impl Agent {
         crate::tag_wrapper()
     }
 
-    /// What was sent and what was not.
+    /// Returns what was sent and what was not.
     pub fn statistics(&self) -> AgentStatistics {
         let mut s = sys::PushStatistics::new();
-        // SAFETY: as many bytes as size says are written.
+        // SAFETY: C writes at most `size` bytes.
         unsafe { sys::kiln_push_get_statistics(&mut s) };
-        // SAFETY: the library ends its sentences by a NUL.
+        // SAFETY: C terminates its messages with a NUL.
         let error = unsafe { CStr::from_ptr(s.error.as_ptr()) };
         let error = error.to_string_lossy().into_owned();
         AgentStatistics {
@@ -217,22 +218,22 @@ impl Drop for Agent {
     }
 }
 
-/// Counts of an [`Agent`].
+/// Statistics of an [`Agent`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AgentStatistics {
-    /// Stretches of time that became profiles.
+    /// Windows that became profiles.
     pub windows: u64,
-    /// Requests that the server took.
+    /// Requests that the server accepted.
     pub sent: u64,
-    /// Attempts that did not succeed.
+    /// Failed attempts.
     pub failed: u64,
-    /// Requests that were given up: refused, or too many waited.
+    /// Requests dropped: rejected, or the queue was full.
     pub dropped: u64,
-    /// Requests that wait.
+    /// Requests in the queue.
     pub queued: u64,
-    /// Bytes that the server took.
+    /// Bytes that the server accepted.
     pub sent_bytes: u64,
-    /// Of the last attempt that did not succeed.
+    /// The error of the last failed attempt.
     pub last_error: Option<String>,
 }

@@ -1,10 +1,10 @@
-//! The endpoints as a router for axum.
+//! The endpoints as an axum router.
 use ::axum::body::{Body, Bytes};
 use ::axum::extract::OriginalUri;
 use ::axum::http::{Request, Response};
 use ::axum::Router;
 
-/// All endpoints: `/debug/pprof/...` as Go has them, and those that users of TiKV, PostHog and
+/// Routes all endpoints: `/debug/pprof/...` as in Go, the paths that users of TiKV, PostHog and
 /// jemalloc_pprof know, `/metrics` and `/health`.
 ///
 /// ```no_run
@@ -18,9 +18,9 @@ use ::axum::Router;
 /// ```
 ///
 /// `.nest("/internal", kiln::axum::router())` mounts it under any path; [`answer`] does so without
-/// `/debug/pprof`. Your own routes come first: with a `GET /health` and a `GET /metrics` of your own,
-/// those remain. It does not start the profiler: [`kiln::start`](crate::start) does. Who may ask is for
-/// your own layers to say.
+/// `/debug/pprof`. Your own routes take precedence, for instance your own `GET /health` and `GET
+/// /metrics`. This does not start the profiler: call [`kiln::start`](crate::start). Authentication
+/// is up to your own layers.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     const PATHS: [&str; 6] = [
         "/debug/pprof",
@@ -33,9 +33,9 @@ pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     PATHS.iter().fold(Router::new(), |router, path| router.route(path, ::axum::routing::any(answer)))
 }
 
-/// One endpoint for all requests. As the fallback of a router that is nested somewhere, it answers
-/// below that path: `/ops/profile` is `/debug/pprof/profile` with
-/// `.nest("/ops", axum::Router::new().fallback(kiln::axum::answer))`.
+/// Handles all requests with one endpoint. As the fallback of a nested router it responds below
+/// that path: `/ops/profile` is `/debug/pprof/profile` with `.nest("/ops",
+/// axum::Router::new().fallback(kiln::axum::answer))`.
 pub async fn answer(OriginalUri(original): OriginalUri, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let body = ::axum::body::to_bytes(body, 4 << 20).await.unwrap_or_else(|_| Bytes::new());

@@ -1,4 +1,4 @@
-//! A profiler for criterion: `cargo bench -- --profile-time 5` leaves a profile for each benchmark.
+//! A profiler for criterion: `cargo bench -- --profile-time 5` writes a profile for each benchmark.
 use std::fs::File;
 use std::io::Write;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use crate::flamegraph::Options;
 use crate::protos::Message;
 use crate::ProfilerGuard;
 
-/// What is left in the benchmark's folder.
+/// What to write to the benchmark's folder.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Output<'a> {
@@ -18,7 +18,7 @@ pub enum Output<'a> {
     Protobuf,
 }
 
-/// To be given to `Criterion::with_profiler`.
+/// Pass it to `Criterion::with_profiler`.
 ///
 /// ```no_run
 /// use criterion::{criterion_group, Criterion};
@@ -43,7 +43,7 @@ pub struct PProfProfiler<'a, 'b> {
 }
 
 impl<'b> PProfProfiler<'_, 'b> {
-    /// So many samples for each second of CPU time.
+    /// Creates a profiler with this many samples per CPU-second.
     pub fn new(frequency: i32, output: Output<'b>) -> Self {
         PProfProfiler { frequency, output, guard: None, life: PhantomData }
     }
@@ -79,7 +79,7 @@ impl<'b> PProfProfiler<'_, 'b> {
     }
 }
 
-/// Every version of criterion has a trait of its own.
+/// Each version of criterion has its own trait.
 macro_rules! profiler_for {
     ($criterion:ident) => {
         impl ::$criterion::profiler::Profiler for PProfProfiler<'_, '_> {

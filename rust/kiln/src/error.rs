@@ -1,15 +1,15 @@
 use std::ffi::CStr;
 use std::{fmt, io};
 
-/// Why something could not be done.
+/// An error of this crate.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// Another profile is being taken at a different frequency.
     Running(String),
-    /// What the caller handed in cannot be written to, or the like.
+    /// An I/O error, for instance of the writer that the caller passed.
     IoError(io::Error),
-    /// A sentence that says what was asked, what is wrong with it and what helps.
+    /// A message that says what failed, why, and how to fix it.
     Failed(String),
 }
 
@@ -40,14 +40,14 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Calls into C: what is negative becomes an error with the sentence that C left.
+/// Calls C and converts a negative result to an error with C's message.
 pub(crate) fn check(call: impl FnOnce(*mut crate::sys::Error) -> i32) -> Result<i32> {
     let mut error = crate::sys::Error { message: [0; 512] };
     let result = call(&mut error);
     if result >= 0 {
         return Ok(result);
     }
-    // SAFETY: the library ends its sentences by a NUL; the last byte is never written otherwise.
+    // SAFETY: C terminates its messages with a NUL, and the last byte is always 0.
     let text = unsafe { CStr::from_ptr(error.message.as_ptr()) };
     let text = text.to_string_lossy().into_owned();
     Err(match result {
@@ -56,13 +56,13 @@ pub(crate) fn check(call: impl FnOnce(*mut crate::sys::Error) -> i32) -> Result<
     })
 }
 
-/// A C string; what stands behind a NUL is left out.
+/// Makes a C string; a NUL in text truncates it.
 pub(crate) fn c_string(text: &str) -> std::ffi::CString {
     let end = text.find('\0').unwrap_or(text.len());
     std::ffi::CString::new(&text[..end]).unwrap_or_default()
 }
 
-/// Calls something with a C string, which is on the stack if it is short.
+/// Calls `call` with a C string, which is on the stack if it is short.
 pub(crate) fn with_c_string<T>(text: &str, call: impl FnOnce(*const std::ffi::c_char) -> T) -> T {
     let mut short = [0u8; 64];
     if text.len() >= short.len() {

@@ -1,13 +1,13 @@
-//! How a flame graph looks: the part of inferno's options that is about size and words.
+//! The size and title of a flame graph: a subset of inferno's options.
 use std::marker::PhantomData;
 
 /// Options of [`crate::Report::flamegraph_with_options`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options<'a> {
-    /// What stands above the graph.
+    /// The title above the graph.
     pub title: String,
-    /// Its width in pixels; `None`: it fits the window.
+    /// Width in pixels; `None`: fits the window.
     pub image_width: Option<usize>,
     life: PhantomData<&'a ()>,
 }

@@ -1,6 +1,6 @@
-//! Heap profiles: where memory is allocated, and what of it is in use.
+//! Heap profiles: where memory is allocated, and how much of it is in use.
 //!
-//! There are two ways, and both give the same profiles by the same functions and endpoints:
+//! There are two sources. Both give the same profiles, functions and endpoints:
 //!
 //! - any allocator, wrapped by [`Allocator`]:
 //!   ```no_run
@@ -23,41 +23,41 @@ use crate::error::check;
 use crate::window::collect;
 use crate::{sys, Format, Output, Result};
 
-/// Any allocator, and kiln is told of what it does: some instructions for each object, a stack for
-/// one in half a megabyte once [`activate`] was called.
+/// Wraps any allocator and reports its allocations to kiln. This costs a few instructions per
+/// object, and a stack per 512 KiB once [`activate`] was called.
 #[derive(Debug, Default)]
 pub struct Allocator<A = System>(A);
 
 impl Allocator<System> {
-    /// The system's.
+    /// Wraps the system allocator.
     pub const fn system() -> Self {
         Allocator(System)
     }
 }
 
 impl<A> Allocator<A> {
-    /// This one.
+    /// Wraps this allocator.
     pub const fn new(allocator: A) -> Self {
         Allocator(allocator)
     }
 }
 
-fn told(object: *mut u8, size: usize) -> *mut u8 {
+fn report_allocation(object: *mut u8, size: usize) -> *mut u8 {
     if !object.is_null() {
-        // SAFETY: nobody else knows the object yet.
+        // SAFETY: no other code knows the object yet.
         unsafe { sys::kiln_heap_allocated(object.cast(), size) }
     }
     object
 }
 
-// SAFETY: everything is what the wrapped allocator says.
+// SAFETY: all calls go to the wrapped allocator.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        told(self.0.alloc(layout), layout.size())
+        report_allocation(self.0.alloc(layout), layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        told(self.0.alloc_zeroed(layout), layout.size())
+        report_allocation(self.0.alloc_zeroed(layout), layout.size())
     }
 
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
@@ -68,36 +68,36 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
     unsafe fn realloc(&self, object: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let mut known = sys::HeapObject::default();
         let object: *mut c_void = object.cast();
-        // The old one ends before its address can be given out again.
+        // Report the old object as freed before its address can be reused.
         let sampled = sys::kiln_heap_take(object, &mut known) != 0;
         let fresh = self.0.realloc(object.cast(), layout, size);
         if fresh.is_null() && sampled {
             sys::kiln_heap_put_back(object, &known);
         }
-        told(fresh, size)
+        report_allocation(fresh, size)
     }
 }
 
-/// Begins to sample: [`Allocator`]'s objects, or, if the process runs on a jemalloc that can profile,
-/// jemalloc's.
+/// Starts heap sampling: of [`Allocator`]'s objects, or by jemalloc's profiler if the process uses
+/// a jemalloc that has one.
 pub fn activate() -> Result<()> {
     // SAFETY: may be called at any time.
     check(|e| unsafe { sys::kiln_heap_activate(e) }).map(drop)
 }
 
-/// Takes no more samples. What was sampled is still to be had.
+/// Stops taking samples. Existing samples are kept.
 pub fn deactivate() -> Result<()> {
     // SAFETY: may be called at any time.
     check(|e| unsafe { sys::kiln_heap_deactivate(e) }).map(drop)
 }
 
-/// Whether allocations are sampled now.
+/// Returns whether allocations are being sampled.
 pub fn activated() -> bool {
     // SAFETY: may be called at any time.
     unsafe { sys::kiln_heap_activated() != 0 }
 }
 
-/// Begins to sample [`Allocator`]'s objects, one in so many bytes in the mean.
+/// Starts sampling [`Allocator`]'s objects with this mean number of bytes between samples.
 pub fn activate_with_interval(bytes: u64) -> Result<()> {
     let options = sys::HeapOptions {
         size: std::mem::size_of::<sys::HeapOptions>(),
@@ -110,7 +110,7 @@ pub fn activate_with_interval(bytes: u64) -> Result<()> {
     check(|e| unsafe { sys::kiln_heap_start(&options, e) }).map(drop)
 }
 
-/// What was allocated since sampling began, and what is in use.
+/// Returns a profile of what was allocated since sampling began and what is in use.
 pub fn dump(output: impl Into<Output>) -> Result<Vec<u8>> {
     // SAFETY: the descriptor is open during the call.
     collect(&output.into(), |fd, output, e| unsafe { sys::kiln_heap_write(fd, output, e) })
@@ -121,28 +121,28 @@ pub fn dump_pprof() -> Result<Vec<u8>> {
     dump(Format::Pprof)
 }
 
-/// Memory in use, as a flame graph (SVG).
+/// Returns memory in use as a flame graph (SVG).
 pub fn dump_flamegraph() -> Result<Vec<u8>> {
     dump(Format::Svg)
 }
 
-/// What happens between two points in time. At most 16 are open at once.
+/// Measures heap activity between two points in time. At most 16 can be open at once.
 #[derive(Debug)]
 pub struct HeapWindow(i32);
 
 impl HeapWindow {
-    /// Begins now.
+    /// Opens a window.
     pub fn begin() -> Result<HeapWindow> {
         // SAFETY: may be called at any time.
         check(|e| unsafe { sys::kiln_heap_window_begin(e) }).map(HeapWindow)
     }
 
-    /// Ends here: what was allocated meanwhile, and how what is in use has changed.
+    /// Closes the window: returns what was allocated meanwhile, and how memory in use changed.
     pub fn write(mut self, output: impl Into<Output>) -> Result<Vec<u8>> {
         collect(&output.into(), |fd, output, e| {
-            // Its number may be another window's at once.
+            // The call closes the window, so drop must not.
             let number = std::mem::replace(&mut self.0, -1);
-            // SAFETY: the window was ours; the descriptor is open during the call.
+            // SAFETY: this is our window; the descriptor is open during the call.
             unsafe { sys::kiln_heap_window_write(number, fd, output, e) }
         })
     }
@@ -150,7 +150,7 @@ impl HeapWindow {
 
 impl Drop for HeapWindow {
     fn drop(&mut self) {
-        // SAFETY: numbers of windows that are not open are ignored.
+        // SAFETY: numbers of closed windows are ignored.
         unsafe { sys::kiln_heap_window_cancel(self.0) }
     }
 }

@@ -1,8 +1,8 @@
-//! The endpoints for programs that have an HTTP server of their own.
+//! The endpoints for programs with their own HTTP server.
 //!
-//! With axum, [`kiln::axum::router`](crate::axum::router) is all there is to do. For hyper, warp and
-//! everything else that uses the types of the crate `http`, [`respond`] (feature `http`) turns a
-//! request into a response. [`Exchange`] is what both are made of, and needs neither.
+//! With axum, [`kiln::axum::router`](crate::axum::router) is enough. For hyper, warp and other
+//! servers that use the types of the `http` crate, [`respond`] (feature `http`) turns a request
+//! into a response. Both are built on [`Exchange`], which needs neither.
 use std::ffi::{c_char, CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use crate::error::c_string;
 use crate::sys;
 
-/// A request on its way to its answer.
+/// A request and its response.
 ///
-/// A CPU profile takes as long as was asked for. Nothing is blocked meanwhile: the exchange says how
-/// long to wait, and [`Exchange::finish`] then does what takes CPU time. An exchange that is dropped
-/// ends what was begun for it.
+/// A CPU profile takes as long as requested but does not block: the exchange says how long to wait,
+/// and [`Exchange::finish`] then does the work that takes CPU time. Dropping an exchange cancels
+/// it.
 ///
 /// ```
 /// use kiln::http::Exchange;
@@ -34,23 +34,23 @@ pub struct Exchange {
     delay: u64,
 }
 
-// SAFETY: it may be used by one thread at a time, whichever.
+// SAFETY: any thread may use it, one at a time.
 unsafe impl Send for Exchange {}
 
-/// An answer, to be sent as it is.
+/// A response, to be sent unchanged.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Answer {
-    /// HTTP's.
+    /// The HTTP status.
     pub status: u16,
-    /// All but `Content-Length`.
+    /// All headers except `Content-Length`.
     pub headers: Vec<(String, String)>,
     /// The body; empty for HEAD.
     pub body: Vec<u8>,
 }
 
 impl Exchange {
-    /// Takes a request: `target` is its path and query, headers are names and values.
+    /// Begins to handle a request: `target` is its path and query, headers are names and values.
     pub fn begin(
         method: &str,
         target: &str,
@@ -60,7 +60,7 @@ impl Exchange {
         Exchange::begin_below("", method, target, headers, body)
     }
 
-    /// The same for a router that took `prefix` off the path.
+    /// The same for a router that removed `prefix` from the path.
     pub fn begin_below(
         prefix: &str,
         method: &str,
@@ -83,36 +83,36 @@ impl Exchange {
             prefix: prefix.as_ptr(),
         };
         let mut delay = 0;
-        // SAFETY: what the request points to lives until the call returns; it is copied.
+        // SAFETY: the request and what it points to live until the call returns; C copies them.
         let raw = NonNull::new(unsafe { sys::kiln_exchange_begin(&request, &mut delay) });
         Exchange { raw, delay }
     }
 
-    /// How long to wait before [`Exchange::finish`]; `None`: the answer is there.
+    /// How long to wait before [`Exchange::finish`]; `None`: the response is ready.
     pub fn delay(&self) -> Option<Duration> {
         (self.delay != 0).then(|| Duration::from_nanos(self.delay))
     }
 
-    /// When the delay is over: what is being measured ends here, though there may be no thread to
-    /// finish it yet.
+    /// Call it when the delay is over: ends the measurement, even if no thread can finish the
+    /// exchange yet.
     pub fn due(&mut self) {
         if let Some(raw) = self.raw {
-            // SAFETY: the exchange is ours.
+            // SAFETY: we own the exchange.
             unsafe { sys::kiln_exchange_due(raw.as_ptr()) }
         }
     }
 
-    /// Goes on after the delay. This may take CPU time, for names and pictures: one exchange at a
-    /// time does.
+    /// Continues after the delay. This may use CPU time for symbolization and rendering, so only
+    /// one exchange at a time does it.
     pub fn finish(&mut self) {
         static ONE: Mutex<()> = Mutex::new(());
         self.due();
         let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // SAFETY: the exchange is ours.
+        // SAFETY: we own the exchange.
         self.delay = self.raw.map_or(0, |raw| unsafe { sys::kiln_exchange_finish(raw.as_ptr()) });
     }
 
-    /// The answer. While there is a delay it is not there yet: 503.
+    /// Returns the response; 503 while there is a delay.
     pub fn answer(&self) -> Answer {
         let (Some(exchange), 0) = (self.raw, self.delay) else {
             return Answer { status: 503, ..Answer::default() };
@@ -124,7 +124,7 @@ impl Exchange {
             body: std::ptr::null(),
             body_size: 0,
         };
-        // SAFETY: what the answer points to lives as long as the exchange; it is copied here.
+        // SAFETY: the answer's pointers live as long as the exchange; they are copied here.
         let (headers, body) = unsafe {
             sys::kiln_exchange_answer(exchange.as_ptr(), &mut raw);
             let body = match raw.body_size {
@@ -147,13 +147,13 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         if let Some(raw) = self.raw {
-            // SAFETY: the exchange is ours, and nobody's from now on.
+            // SAFETY: we own the exchange and do not use it any more.
             unsafe { sys::kiln_exchange_free(raw.as_ptr()) }
         }
     }
 }
 
-/// Answers a request in the calling thread, however long that takes.
+/// Handles a request in the calling thread, however long that takes.
 pub fn respond_blocking(
     method: &str,
     target: &str,
@@ -168,15 +168,15 @@ pub fn respond_blocking(
     exchange.answer()
 }
 
-/// Answers a request of hyper, warp or whoever uses the types of the crate `http`, on tokio. The body
-/// is only looked at by `POST /debug/pprof/symbol`. If the future is dropped, as servers do when the
-/// client leaves, the profile ends.
+/// Handles a request with the types of the `http` crate (hyper, warp, ...) on tokio. Only `POST
+/// /debug/pprof/symbol` reads the body. If the future is dropped, as servers do when the client
+/// disconnects, the profile ends.
 #[cfg(feature = "http")]
 pub async fn respond<B: AsRef<[u8]>>(request: ::http::Request<B>) -> ::http::Response<Vec<u8>> {
     respond_below("", request).await
 }
 
-/// The same for a router that took `prefix` off the path.
+/// The same for a router that removed `prefix` from the path.
 #[cfg(feature = "http")]
 pub async fn respond_below<B: AsRef<[u8]>>(
     prefix: &str,

@@ -10,17 +10,17 @@
 //! }
 //! ```
 //!
-//! Profiles, endpoints and push are those of [`kiln::heap`](crate::heap): jemalloc's profiler is used
-//! by them when it is there.
+//! Profiles, endpoints and push are those of [`kiln::heap`](crate::heap), which uses jemalloc's
+//! profiler if there is one.
 pub use crate::heap::{activate, activated, deactivate, dump_flamegraph, dump_pprof};
 
 #[doc(hidden)]
 pub use tikv_jemallocator::Jemalloc;
 
-/// Sets jemalloc up as the allocator of the program, with its profiler on: one sample in 512 KiB.
-/// To be used once, outside of functions. `used_with_profiling!(off)` begins with the profiler off:
-/// [`activate`] switches it on. `MALLOC_CONF` in the environment (`_RJEM_MALLOC_CONF` where
-/// jemalloc is prefixed) overrides it.
+/// Makes jemalloc the program's allocator, with its profiler on: one sample per 512 KiB. Use it
+/// once, outside of functions. `used_with_profiling!(off)` starts with the profiler off;
+/// [`activate`] switches it on. The environment variable `MALLOC_CONF` (`_RJEM_MALLOC_CONF` if
+/// jemalloc is prefixed) overrides the configuration.
 #[macro_export]
 macro_rules! used_with_profiling {
     () => {
@@ -33,7 +33,7 @@ macro_rules! used_with_profiling {
         #[global_allocator]
         static KILN_JEMALLOC: $crate::jemalloc::Jemalloc = $crate::jemalloc::Jemalloc;
 
-        // One of both is read: whether jemalloc's names have a prefix is for its features to say.
+        // jemalloc reads one of the two; its features decide whether its names have a prefix.
         #[doc(hidden)]
         #[export_name = "_rjem_malloc_conf"]
         pub static KILN_RJEM_MALLOC_CONF: ::core::option::Option<&'static u8> =

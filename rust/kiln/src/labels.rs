@@ -8,8 +8,8 @@ use std::task::{Context as TaskContext, Poll};
 use crate::error::with_c_string;
 use crate::sys;
 
-/// An immutable set of labels, known to the profiler by a number. Making one takes a lookup, and a
-/// lock if it is none of those that the thread used last; entering one is a store.
+/// An immutable set of labels. Making one takes a lookup, and a lock unless the thread used the set
+/// recently. Entering one is a single store.
 ///
 /// ```
 /// let car = kiln::labels!("vehicle" = "car", "region" = "eu");
@@ -19,48 +19,48 @@ use crate::sys;
 pub struct Labels(u32);
 
 impl Labels {
-    /// No labels.
+    /// The empty set.
     pub const fn empty() -> Labels {
         Labels(0)
     }
 
-    /// Those of the calling thread.
+    /// The calling thread's labels.
     pub fn current() -> Labels {
-        // SAFETY: a set that a thread carries is held by whoever entered it.
+        // SAFETY: a set that a thread has entered is held by the code that entered it.
         let set = unsafe { sys::kiln_labels_current() };
         Labels::held(set)
     }
 
     fn held(set: u32) -> Labels {
         if set != 0 {
-            // SAFETY: numbers of sets that are gone mean the empty set.
+            // SAFETY: the id of a freed set means the empty set.
             unsafe { sys::kiln_labels_hold(set) };
         }
         Labels(set)
     }
 
-    /// The same with one more, or with another value of it.
+    /// Returns a set with one more label, or with another value for it.
     pub fn with(&self, key: &str, value: &str) -> Labels {
         with_c_string(key, |key| {
             with_c_string(value, |value| {
-                // SAFETY: texts are copied; the reference that comes back is ours.
+                // SAFETY: strings are copied; we own the returned reference.
                 Labels(unsafe { sys::kiln_labels_with(self.0, key, value) })
             })
         })
     }
 
-    /// The same without one of them.
+    /// Returns a set without this label.
     pub fn without(&self, key: &str) -> Labels {
         // SAFETY: as above.
         with_c_string(key, |key| Labels(unsafe { sys::kiln_labels_without(self.0, key) }))
     }
 
-    /// Makes them the calling thread's, in place of what it has, until the guard is dropped.
+    /// Replaces the calling thread's labels until the guard is dropped.
     pub fn enter(&self) -> LabelGuard {
         LabelGuard::new(self.clone())
     }
 
-    /// Calls something with these labels.
+    /// Calls `call` with these labels.
     pub fn scope<T>(&self, call: impl FnOnce() -> T) -> T {
         let _guard = self.enter();
         call()
@@ -82,14 +82,14 @@ impl Default for Labels {
 impl Drop for Labels {
     fn drop(&mut self) {
         if self.0 != 0 {
-            // SAFETY: the reference is ours.
+            // SAFETY: we own the reference.
             unsafe { sys::kiln_labels_release(self.0) }
         }
     }
 }
 
-/// What [`label!`](crate::label!) gives: when it is dropped, the thread has the labels that it had
-/// before. It stays on its thread; in async code use [`LabelFuture`].
+/// Returned by [`label!`](crate::label!): restores the thread's previous labels when dropped. It
+/// stays on its thread; in async code use [`LabelFuture`].
 #[derive(Debug)]
 #[must_use = "the label is gone as soon as this is dropped: let _label = ..."]
 pub struct LabelGuard {
@@ -110,7 +110,7 @@ impl LabelGuard {
 
 impl Drop for LabelGuard {
     fn drop(&mut self) {
-        // SAFETY: the set is held, here and then by TAGS.
+        // SAFETY: the set is held, first here and then by TAGS.
         unsafe { sys::kiln_labels_enter(self.had.0) };
         if self.had.0 != 0 {
             keep(std::mem::take(&mut self.had));
@@ -118,15 +118,14 @@ impl Drop for LabelGuard {
     }
 }
 
-/// Labels for a stretch of code, until the guard that it gives is dropped. They add to what the
-/// thread has; scopes nest.
+/// Adds labels to the thread's labels until the returned guard is dropped. Scopes nest.
 ///
 /// ```
 /// let _label = kiln::label!("vehicle" = "car");
 /// ```
 ///
-/// The guard cannot be held across an `.await` of a task that moves between threads: the compiler
-/// says so. [`LabelFuture::with_labels`](crate::LabelFuture::with_labels) does it.
+/// The guard cannot be held across an `.await` of a task that moves between threads: that is a
+/// compile error. Use [`LabelFuture::with_labels`](crate::LabelFuture::with_labels) there.
 #[macro_export]
 macro_rules! label {
     ($($key:literal = $value:expr),+ $(,)?) => {
@@ -134,7 +133,7 @@ macro_rules! label {
     };
 }
 
-/// A set of labels to keep: see [`Labels`].
+/// Makes a set of labels to keep: see [`Labels`].
 ///
 /// ```
 /// let car = kiln::labels!("vehicle" = "car", "region" = "eu");
@@ -146,49 +145,49 @@ macro_rules! labels {
     };
 }
 
-/// Tells the ids of the trace and the span that the calling thread works for, until others are told
-/// or [`clear_trace`] is called. Samples carry them as `trace_id` and `span_id`; this costs a few
-/// stores. A future that was [given labels](LabelFuture) keeps what is set in it to itself.
+/// Sets the ids of the trace and the span that the calling thread works on, until they are replaced
+/// or [`clear_trace`] is called. Samples carry them as `trace_id` and `span_id`. This costs a few
+/// stores. Ids that are set inside a [labeled future](LabelFuture) stay with that future.
 pub fn set_trace(trace_id: [u8; 16], span_id: [u8; 8]) {
-    // SAFETY: both are as long as they should be.
+    // SAFETY: both arrays have the size that C reads.
     unsafe { sys::kiln_set_trace(trace_id.as_ptr(), span_id.as_ptr()) }
 }
 
-/// The calling thread works for no trace any more.
+/// Clears the trace and span of the calling thread.
 pub fn clear_trace() {
     // SAFETY: NULL means none.
     unsafe { sys::kiln_set_trace(std::ptr::null(), std::ptr::null()) }
 }
 
 thread_local! {
-    /// Keeps the set alive that the thread has, where no guard and no future does: what add_tag and
-    /// remove_tag made, and what was put back behind a guard, in which they may have been called.
+    /// Keeps the thread's set alive where no guard or future does: after add_tag and remove_tag,
+    /// and for a set that a guard restored, because tags may have been changed inside the guard.
     static TAGS: RefCell<Labels> = const { RefCell::new(Labels::empty()) };
 }
 
 fn keep(labels: Labels) {
-    // A thread that is ending has no use for it any more.
+    // Fails only in a thread that is ending, which needs no tags any more.
     let _ = TAGS.try_with(|tags| drop(tags.replace(labels)));
 }
 
 fn set_tags(labels: Labels) {
-    // SAFETY: the set is held by TAGS until the next one takes its place.
+    // SAFETY: TAGS holds the set until it is replaced.
     unsafe { sys::kiln_labels_enter(labels.0) };
     keep(labels);
 }
 
-/// Adds a label to the calling thread until [`remove_tag`] takes it away.
+/// Adds a label to the calling thread until [`remove_tag`] removes it.
 pub fn add_tag(key: impl AsRef<str>, value: impl AsRef<str>) {
     set_tags(Labels::current().with(key.as_ref(), value.as_ref()));
 }
 
-/// Takes a label away from the calling thread.
+/// Removes a label from the calling thread.
 pub fn remove_tag(key: impl AsRef<str>) {
     set_tags(Labels::current().without(key.as_ref()));
 }
 
-/// Two functions, to set a tag of the calling thread and to remove it: what pyroscope-rs's agent
-/// has under this name. They cost a lookup, not a flush.
+/// Returns two functions that set and remove a tag of the calling thread, like the agent of
+/// pyroscope-rs. They cost a lookup and do not flush.
 ///
 /// ```
 /// let (add_tag, remove_tag) = kiln::tag_wrapper();
@@ -213,24 +212,24 @@ pub fn tag_wrapper() -> (
     )
 }
 
-/// Labels and trace ids that belong to a task. Swapped with the thread's around each poll.
+/// Labels and trace ids of a task, swapped with the thread's around each poll.
 #[derive(Debug)]
 struct Carried(sys::Context);
 
-// SAFETY: numbers and bytes; the set is counted by the profiler.
+// SAFETY: plain data; the profiler counts references to the set.
 unsafe impl Send for Carried {}
 
 impl Carried {
     fn with(labels: Labels) -> Carried {
         let mut context = Carried::thread();
         context.labels = labels.0;
-        std::mem::forget(labels); // its reference is now ours
+        std::mem::forget(labels); // we own its reference now
         Carried(context)
     }
 
     fn thread() -> sys::Context {
         let mut context = sys::Context::default();
-        // SAFETY: it is written whole.
+        // SAFETY: C writes the whole struct.
         unsafe { sys::kiln_context_get(&mut context) };
         context
     }
@@ -252,16 +251,16 @@ impl Drop for Carried {
 struct Entered<'a> {
     carried: &'a mut Carried,
     had: sys::Context,
-    held: Labels, // those of had
+    held: Labels, // holds the labels of `had`
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut now = sys::Context::default();
-        // SAFETY: the set is held, here and then by TAGS.
+        // SAFETY: the set is held, first here and then by TAGS.
         unsafe { sys::kiln_context_enter(&self.had, &mut now) };
         if now.labels != self.carried.0.labels {
-            // Changed in here by add_tag: the task keeps it.
+            // add_tag or remove_tag changed the labels: the task keeps the change.
             std::mem::forget(Labels::held(now.labels));
             drop(Labels(self.carried.0.labels));
         }
@@ -272,7 +271,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A future that has its own labels, on whichever thread it is polled.
+/// A future with its own labels, on whichever thread it is polled.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Labeled<F> {
@@ -281,7 +280,7 @@ pub struct Labeled<F> {
 }
 
 impl<F> Labeled<F> {
-    /// Entered once before the first poll, for what makes the future.
+    /// Enters the labels while the future is made, before its first poll.
     #[cfg(feature = "tower")]
     pub(crate) fn make(labels: Labels, make: impl FnOnce() -> F) -> Labeled<F> {
         let mut carried = Carried::with(labels);
@@ -297,7 +296,7 @@ impl<F: Future> Future for Labeled<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<F::Output> {
-        // SAFETY: future is pinned with self and never moved; carried is not pinned.
+        // SAFETY: future is pinned together with self and never moved; carried is not pinned.
         let this = unsafe { self.get_unchecked_mut() };
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let _entered = this.carried.enter();
@@ -305,8 +304,8 @@ impl<F: Future> Future for Labeled<F> {
     }
 }
 
-/// Gives a future labels that go with it wherever it is polled: tokio moves tasks between its
-/// workers and interleaves them, and a thread's labels alone would be everybody's.
+/// Gives a future its own labels. tokio moves tasks between its workers and interleaves them, so a
+/// thread's labels would apply to all of them.
 ///
 /// ```
 /// use kiln::LabelFuture;
@@ -314,17 +313,17 @@ impl<F: Future> Future for Labeled<F> {
 /// let task = find_car().with_labels(kiln::labels!("vehicle" = "car"));
 /// ```
 pub trait LabelFuture: Future + Sized {
-    /// With these labels, in place of those of the thread.
+    /// Runs the future with these labels instead of the thread's.
     fn with_labels(self, labels: Labels) -> Labeled<Self> {
         Labeled { carried: Carried::with(labels), future: self }
     }
 
-    /// With the labels that the calling thread, or task, has now and one more.
+    /// Runs the future with the current labels of the calling thread or task plus one.
     fn with_label(self, key: &str, value: &str) -> Labeled<Self> {
         self.with_labels(Labels::current().with(key, value))
     }
 
-    /// With the labels that the calling thread, or task, has now: for what is spawned.
+    /// Runs the future with the current labels of the calling thread or task; for spawned tasks.
     fn in_current_labels(self) -> Labeled<Self> {
         self.with_labels(Labels::current())
     }

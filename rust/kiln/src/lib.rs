@@ -1,7 +1,7 @@
 //! Continuous profiling inside a Linux service: where CPU time and memory go, always on, for a
 //! fraction of a percent.
 //!
-//! One line gives a service the endpoints that Go's have, on a port of their own:
+//! One line adds Go's profiling endpoints to a service, on a port of their own:
 //!
 //! ```
 //! kiln::serve("127.0.0.1:0")?; // http://.../debug/pprof/
@@ -11,26 +11,26 @@
 //!
 //! | to | call |
 //! | --- | --- |
-//! | have the endpoints in axum | [`kiln::axum::router()`](crate::axum::router), feature `axum` |
-//! | have them in hyper, warp, ... | [`kiln::http::respond`](crate::http::respond), feature `http` |
+//! | add the endpoints to axum | [`kiln::axum::router()`](crate::axum::router), feature `axum` |
+//! | add them to hyper, warp, ... | [`kiln::http::respond`](crate::http::respond), feature `http` |
 //! | push to kiln server or Pyroscope | [`kiln::agent(url, name).start()`](crate::agent()) |
-//! | profile a stretch of code | [`ProfilerGuard`], as in pprof-rs, or [`Window`] |
-//! | tell requests apart | [`label!`], [`LabelFuture`], [`tower::LabelLayer`](crate::tower) |
+//! | profile a section of code | [`ProfilerGuard`], as in pprof-rs, or [`Window`] |
+//! | distinguish requests | [`label!`], [`LabelFuture`], [`tower::LabelLayer`](crate::tower) |
 //! | profile the heap | [`heap`], [`used_with_profiling!`](crate::used_with_profiling!) for jemalloc |
 //! | profile benchmarks | [`criterion::PProfProfiler`](crate::criterion), feature `criterion` or `criterion-0-8` |
 //!
-//! Samples are taken by timers on each thread's own CPU clock; stacks are walked by tables that kiln
-//! makes of `.eh_frame`, in a signal handler that allocates nothing, takes no lock and calls no
-//! library. No `blocklist`, no frame pointers and no registration of threads are needed. Names, files,
+//! A timer on each thread's CPU clock triggers the samples. A signal handler unwinds the stack with
+//! tables that kiln builds from `.eh_frame`; it allocates nothing, takes no lock and calls no
+//! library. No `blocklist`, no frame pointers and no thread registration are needed. Names, files,
 //! lines and inlined functions come from the program's debug information: set `debug =
 //! "limited"` in your release profile to have them (`"line-tables-only"` merges unrelated inlined calls).
 //!
-//! The C core is compiled by the build script; a C compiler is all that it needs. Rust 1.77 or newer,
-//! x86-64 or aarch64, glibc.
+//! The build script compiles the C core and needs only a C compiler. Rust 1.77 or newer, x86-64 or
+//! aarch64, glibc.
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_auto_cfg))]
 
-// The C core calls it; this is what has it linked.
+// The C core calls zlib; this links it.
 use libz_sys as _;
 
 mod agent;

@@ -1,25 +1,25 @@
-//! The messages of pprof's `profile.proto`, with the names that prost gives their fields.
+//! The messages of pprof's `profile.proto`, with field names as prost generates them.
 use std::io::{self, Write};
 
-/// What can be encoded: the methods of both prost and rust-protobuf, whichever you are used to.
+/// An encodable message, with the methods of both prost and rust-protobuf.
 pub trait Message: Sized + Default {
     /// Appends the encoded message.
     fn encode(&self, buffer: &mut Vec<u8>) -> io::Result<()>;
-    /// Reads a message.
+    /// Decodes a message.
     fn decode(bytes: &[u8]) -> io::Result<Self>;
 
-    /// The encoded message.
+    /// Returns the encoded message.
     fn encode_to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // A vector takes everything.
+        // Writing to a vector cannot fail.
         let _ = self.encode(&mut bytes);
         bytes
     }
-    /// As rust-protobuf calls [`Message::encode`].
+    /// rust-protobuf's name of [`Message::encode`].
     fn write_to_vec(&self, buffer: &mut Vec<u8>) -> io::Result<()> {
         self.encode(buffer)
     }
-    /// As rust-protobuf calls [`Message::encode_to_vec`].
+    /// rust-protobuf's name of [`Message::encode_to_vec`].
     fn write_to_bytes(&self) -> io::Result<Vec<u8>> {
         Ok(self.encode_to_vec())
     }
@@ -27,7 +27,7 @@ pub trait Message: Sized + Default {
     fn write_to_writer(&self, writer: &mut dyn Write) -> io::Result<()> {
         writer.write_all(&self.encode_to_vec())
     }
-    /// As rust-protobuf calls [`Message::decode`].
+    /// rust-protobuf's name of [`Message::decode`].
     fn parse_from_bytes(bytes: &[u8]) -> io::Result<Self> {
         Self::decode(bytes)
     }
@@ -64,7 +64,7 @@ fn take_varint(bytes: &mut &[u8]) -> io::Result<u64> {
     Err(malformed())
 }
 
-/// One kind of field: how it is written and how it is read.
+/// Encodes and decodes one type of field.
 trait Field {
     fn put(&self, out: &mut Vec<u8>, number: u32);
     fn absorb(&mut self, value: u64, bytes: Option<&[u8]>) -> io::Result<()>;
@@ -201,126 +201,126 @@ macro_rules! messages {
 }
 
 messages! {
-    /// A whole profile. Texts are indices of `string_table`, whose first element is empty.
+    /// A profile. Strings are indices into `string_table`, whose first element is empty.
     Profile {
-        /// What the values of a sample mean.
+        /// Meaning of a sample's values.
         sample_type: Vec<ValueType> = 1,
         /// Stacks with their values.
         sample: Vec<Sample> = 2,
-        /// Where objects were mapped.
+        /// Mapped object files.
         mapping: Vec<Mapping> = 3,
-        /// Addresses and the lines that they are of.
+        /// Addresses and their lines.
         location: Vec<Location> = 4,
         /// Functions.
         function: Vec<Function> = 5,
-        /// All texts.
+        /// All strings.
         string_table: Vec<String> = 6,
-        /// Functions to be dropped, as a regular expression.
+        /// Regular expression of functions to drop.
         drop_frames: i64 = 7,
-        /// Functions to be kept.
+        /// Regular expression of functions to keep.
         keep_frames: i64 = 8,
-        /// When it began, since 1970.
+        /// Start time, nanoseconds since 1970.
         time_nanos: i64 = 9,
-        /// How long it took.
+        /// Duration in nanoseconds.
         duration_nanos: i64 = 10,
-        /// What `period` is of.
+        /// Type of `period`.
         period_type: Option<ValueType> = 11,
-        /// What stands between two samples.
+        /// Interval between two samples.
         period: i64 = 12,
-        /// Remarks; what was not seen is told here.
+        /// Comments, including what was not sampled.
         comment: Vec<i64> = 13,
-        /// Which sample type to look at first.
+        /// The sample type to show first.
         default_sample_type: i64 = 14,
     }
-    /// A kind of value and its unit.
+    /// A type of value and its unit.
     ValueType {
-        /// Its name.
+        /// Name of the type.
         ty: i64 = 1,
-        /// Its unit.
+        /// Unit of the values.
         unit: i64 = 2,
     }
     /// A stack with its values.
     Sample {
         /// The stack, leaf first.
         location_id: Vec<u64> = 1,
-        /// One value for each sample type.
+        /// One value per sample type.
         value: Vec<i64> = 2,
-        /// What else is known of it.
+        /// Labels of the sample.
         label: Vec<Label> = 3,
     }
-    /// A label of a sample: a text or a number.
+    /// A label of a sample: a string or a number.
     Label {
-        /// Its name.
+        /// Key.
         key: i64 = 1,
-        /// Its text.
+        /// String value.
         str: i64 = 2,
-        /// Its number.
+        /// Number value.
         num: i64 = 3,
-        /// The unit of the number.
+        /// Unit of the number.
         num_unit: i64 = 4,
     }
-    /// An object file that was mapped.
+    /// A mapped object file.
     Mapping {
-        /// Not 0.
+        /// Unique id, not 0.
         id: u64 = 1,
-        /// Its first address.
+        /// First address.
         memory_start: u64 = 2,
-        /// The address behind its last.
+        /// Address behind the last.
         memory_limit: u64 = 3,
-        /// Where in the file the first address is.
+        /// File offset of the first address.
         file_offset: u64 = 4,
-        /// The file.
+        /// Path of the file.
         filename: i64 = 5,
-        /// What identifies the build.
+        /// Build id.
         build_id: i64 = 6,
-        /// Names were looked for.
+        /// Function names were looked up.
         has_functions: bool = 7,
-        /// Files were looked for.
+        /// File names were looked up.
         has_filenames: bool = 8,
-        /// Lines were looked for.
+        /// Line numbers were looked up.
         has_line_numbers: bool = 9,
-        /// Inlined functions were looked for.
+        /// Inlined functions were looked up.
         has_inline_frames: bool = 10,
     }
     /// An address.
     Location {
-        /// Not 0.
+        /// Unique id, not 0.
         id: u64 = 1,
-        /// Of its mapping; 0: none.
+        /// Id of its mapping; 0: none.
         mapping_id: u64 = 2,
         /// The address.
         address: u64 = 3,
-        /// The functions at it: the innermost inlined one first.
+        /// The functions at the address, innermost inlined one first.
         line: Vec<Line> = 4,
-        /// Identical code of several functions was merged here.
+        /// Identical code of several functions was folded.
         is_folded: bool = 5,
     }
     /// A line of a function.
     Line {
-        /// Of its function.
+        /// Id of the function.
         function_id: u64 = 1,
-        /// In the function's file.
+        /// Line number in the function's file.
         line: i64 = 2,
-        /// In the line.
+        /// Column number.
         column: i64 = 3,
     }
     /// A function.
     Function {
-        /// Not 0.
+        /// Unique id, not 0.
         id: u64 = 1,
-        /// As it is shown.
+        /// Display name.
         name: i64 = 2,
-        /// As the linker knows it.
+        /// Symbol name.
         system_name: i64 = 3,
         /// Its source file.
         filename: i64 = 4,
-        /// Where it begins there.
+        /// First line of the function.
         start_line: i64 = 5,
     }
 }
 
 impl Profile {
-    /// A text of the string table; empty if there is none.
+    /// Returns a string of the string table; empty if the index is invalid.
     pub fn text(&self, index: i64) -> &str {
         usize::try_from(index)
             .ok()

@@ -1,4 +1,4 @@
-//! CPU profiles by a guard and a report, as pprof-rs has them.
+//! CPU profiles with a guard and a report, as in pprof-rs.
 use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::HashMap;
@@ -29,24 +29,24 @@ impl Default for ProfilerGuardBuilder {
 }
 
 impl ProfilerGuardBuilder {
-    /// Samples per second of CPU time, 1 to 10000; 99 unless set.
+    /// Samples per CPU-second, 1 to 10000; default 99.
     pub fn frequency(self, frequency: i32) -> Self {
         ProfilerGuardBuilder { frequency, ..self }
     }
 
-    /// Taken for the sake of programs that were written for pprof-rs, and not needed: kiln's unwinder
-    /// calls nothing that could be interrupted, so no library has to be left out.
+    /// Accepted for compatibility with pprof-rs and ignored: kiln's unwinder calls nothing that
+    /// could be interrupted, so no library needs to be excluded.
     pub fn blocklist<T: AsRef<str>>(self, _blocklist: &[T]) -> Self {
         self
     }
 
-    /// Frames of a stack, up to 1024; 128 unless set. It counts if nobody is sampling yet.
+    /// Maximum frames per stack, up to 1024; default 128. Only used if sampling is not running yet.
     pub fn depth(self, depth: u32) -> Self {
         ProfilerGuardBuilder { depth, ..self }
     }
 
-    /// Begins to sample. Other guards, windows and endpoints go on; only one that asked for another
-    /// frequency is in the way: [`crate::Error::Running`].
+    /// Starts sampling. Does not affect other guards, windows and endpoints. Fails with
+    /// [`crate::Error::Running`] if one of them asked for another frequency.
     pub fn build(self) -> Result<ProfilerGuard<'static>> {
         let hz = u32::try_from(self.frequency).ok().filter(|hz| (1..=10000).contains(hz));
         let Some(hz) = hz else {
@@ -61,7 +61,7 @@ impl ProfilerGuardBuilder {
     }
 }
 
-/// Samples are taken while it lives.
+/// Samples until it is dropped.
 #[derive(Debug)]
 pub struct ProfilerGuard<'a> {
     window: Window,
@@ -70,12 +70,12 @@ pub struct ProfilerGuard<'a> {
 }
 
 impl ProfilerGuard<'_> {
-    /// Begins to sample, so many times for each second of CPU time.
+    /// Starts sampling with this many samples per CPU-second.
     pub fn new(frequency: i32) -> Result<ProfilerGuard<'static>> {
         ProfilerGuardBuilder::default().frequency(frequency).build()
     }
 
-    /// What was sampled so far; any number of times.
+    /// Reports the samples so far; may be called any number of times.
     pub fn report(&self) -> ReportBuilder<'_> {
         ReportBuilder { guard: self, post_processor: None }
     }
@@ -90,7 +90,8 @@ pub struct ReportBuilder<'a> {
 }
 
 impl ReportBuilder<'_> {
-    /// Is called with every stack of the report and may change it; what has become equal is added up.
+    /// Sets a function that is called with every stack of the report and may change it. Stacks that
+    /// become equal are merged.
     pub fn frames_post_processor<T>(&mut self, processor: T) -> &mut Self
     where
         T: Fn(&mut Frames) + 'static,
@@ -99,7 +100,7 @@ impl ReportBuilder<'_> {
         self
     }
 
-    /// The report, with names.
+    /// Makes the report, with names.
     pub fn build(&self) -> Result<Report> {
         let bytes = self.guard.window.peek(Format::PprofPlain)?;
         let profile = Profile::decode(&bytes)?;
@@ -124,11 +125,11 @@ impl ReportBuilder<'_> {
 /// When and how a report was sampled.
 #[derive(Clone, Debug)]
 pub struct ReportTiming {
-    /// Samples per second of CPU time.
+    /// Samples per CPU-second.
     pub frequency: i32,
-    /// When the guard was made.
+    /// When the guard was created.
     pub start_time: SystemTime,
-    /// How long it was sampled.
+    /// How long sampling lasted.
     pub duration: Duration,
 }
 
@@ -142,14 +143,14 @@ impl Default for ReportTiming {
     }
 }
 
-/// Stacks and how often each of them was seen.
+/// Stacks and how often each was sampled.
 #[non_exhaustive]
 pub struct Report {
-    /// How often each stack was seen.
+    /// How often each stack was sampled.
     pub data: HashMap<Frames, isize>,
     /// When and how it was sampled.
     pub timing: ReportTiming,
-    /// The profile that data was read from, and what data then was.
+    /// A digest of the original data, and the profile that it was read from.
     made_of: Option<(u64, Profile)>,
 }
 
@@ -162,8 +163,8 @@ fn digest(data: &HashMap<Frames, isize>) -> u64 {
 }
 
 impl Report {
-    /// As a pprof profile. As long as the stacks are what was sampled it is complete, with addresses,
-    /// mappings, build ids and labels; otherwise it holds what `data` holds.
+    /// Returns a pprof profile. While `data` is unchanged it is complete, with addresses, mappings,
+    /// build ids and labels; otherwise it contains what `data` contains.
     pub fn pprof(&self) -> Result<Profile> {
         match &self.made_of {
             Some((of, profile)) if *of == digest(&self.data) => Ok(profile.clone()),
@@ -171,12 +172,12 @@ impl Report {
         }
     }
 
-    /// A flame graph as SVG, by thread.
+    /// Writes a flame graph (SVG), with threads as roots.
     pub fn flamegraph<W: Write>(&self, writer: W) -> Result<()> {
         self.flamegraph_with_options(writer, &mut flamegraph::Options::default())
     }
 
-    /// The same, with a say in how it looks.
+    /// The same with options.
     pub fn flamegraph_with_options<W: Write>(
         &self,
         mut writer: W,
@@ -202,36 +203,36 @@ impl Report {
     }
 }
 
-/// A line for each stack: `FRAME: leaf -> FRAME: caller -> ... THREAD: name count`.
+/// One line per stack: `FRAME: leaf -> FRAME: caller -> ... THREAD: name count`.
 impl Debug for Report {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.data.iter().try_for_each(|(frames, count)| writeln!(f, "{frames:?} {count}"))
     }
 }
 
-/// A function of a stack.
+/// A function in a stack.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Symbol {
-    /// Its name as people write it; `None`: unknown.
+    /// The demangled name; `None`: unknown.
     pub name: Option<Vec<u8>>,
-    /// Its name as the linker knows it.
+    /// The symbol name.
     pub system_name: Option<Vec<u8>>,
-    /// The address that was sampled.
+    /// The sampled address.
     pub addr: Option<*mut c_void>,
-    /// The line that was executed, if debug information tells.
+    /// The executed line, if debug information has it.
     pub lineno: Option<u32>,
     /// The file of that line.
     pub filename: Option<PathBuf>,
 }
 
-// SAFETY: the address is never followed.
+// SAFETY: the address is never dereferenced.
 unsafe impl Send for Symbol {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for Symbol {}
 
 impl Symbol {
-    /// A function that is known by its name only.
+    /// A function of which only the name is known.
     pub fn named(name: &str) -> Symbol {
         Symbol {
             name: Some(name.into()),
@@ -242,27 +243,27 @@ impl Symbol {
         }
     }
 
-    /// The bytes of its name.
+    /// Returns the bytes of the name.
     pub fn raw_name(&self) -> &[u8] {
         self.name.as_deref().unwrap_or(b"Unknown")
     }
 
-    /// Its name as people write it.
+    /// Returns the demangled name.
     pub fn name(&self) -> String {
         String::from_utf8_lossy(self.raw_name()).into_owned()
     }
 
-    /// Its name as the linker knows it.
+    /// Returns the symbol name.
     pub fn sys_name(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.system_name.as_deref().unwrap_or(self.raw_name()))
     }
 
-    /// The file of its source.
+    /// Returns the source file.
     pub fn filename(&self) -> Cow<'_, str> {
         self.filename.as_ref().map_or(Cow::Borrowed("Unknown"), |name| name.to_string_lossy())
     }
 
-    /// The line that was executed; 0: unknown.
+    /// Returns the executed line; 0: unknown.
     pub fn lineno(&self) -> u32 {
         self.lineno.unwrap_or(0)
     }
@@ -282,8 +283,8 @@ impl PartialEq for Symbol {
 
 impl Eq for Symbol {}
 
-/// Stacks have a hundred symbols and more, with names of a hundred bytes: SipHash over all of that
-/// would be most of what a report costs.
+/// Stacks may have over a hundred symbols with names of a hundred bytes. SipHash over all of that
+/// would dominate the cost of a report.
 fn summary(text: &[u8]) -> u64 {
     let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let words = text.chunks_exact(8);
@@ -300,15 +301,15 @@ impl Hash for Symbol {
     }
 }
 
-/// The functions at one address, the innermost inlined one first: a `Vec` that stacks share until one of
-/// them changes it.
+/// The functions at one address, innermost inlined one first. Stacks share it until one of them
+/// changes it.
 #[derive(Clone, Debug)]
 pub struct Frame(Arc<SharedFrame>);
 
 #[derive(Clone, Debug)]
 struct SharedFrame {
     symbols: Vec<Symbol>,
-    /// Of the names; 0: not known.
+    /// Hash of the names; 0: unknown.
     summary: u64,
 }
 
@@ -376,24 +377,24 @@ impl Hash for Frame {
     }
 }
 
-/// A stack: each address with the functions that were inlined there, leaf first.
+/// A stack: the functions at each address, leaf first.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Frames {
-    /// Addresses, leaf first; at each of them, the innermost inlined function first.
+    /// Addresses, leaf first, each with its innermost inlined function first.
     pub frames: Vec<Frame>,
     /// The thread's name.
     pub thread_name: String,
-    /// The thread's number, the kernel's.
+    /// The kernel's thread id.
     pub thread_id: u64,
-    /// When the guard was made: samples of equal stacks are added up.
+    /// When the guard was created; equal stacks are merged, so there is no time per sample.
     pub sample_timestamp: SystemTime,
     /// The thread's labels: see [`crate::label!`].
     pub labels: Vec<(String, String)>,
 }
 
 impl Frames {
-    /// The thread's name, or its number if it has none.
+    /// Returns the thread's name, or its id if it has none.
     pub fn thread_name_or_id(&self) -> String {
         match self.thread_name.as_str() {
             "" => self.thread_id.to_string(),
@@ -414,7 +415,7 @@ impl Debug for Frames {
     }
 }
 
-/// The samples of a profile as stacks with names.
+/// Iterates over the samples of a profile as symbolized stacks.
 struct Stacks<'a> {
     profile: &'a Profile,
     symbols: HashMap<u64, Frame>,
@@ -483,7 +484,7 @@ impl Iterator for Stacks<'_> {
     }
 }
 
-/// A profile out of stacks.
+/// Builds a profile from stacks.
 struct Builder {
     profile: Profile,
     texts: HashMap<String, i64>,

@@ -1,12 +1,12 @@
-//! The endpoints on a port of their own, without a web framework.
+//! Serves the endpoints on their own port, without a web framework.
 use std::ffi::CStr;
 
 use crate::error::{c_string, check};
 use crate::{sys, Result};
 
-/// Serves the endpoints at `HOST:PORT`, `:PORT` (this machine only) or `unix:/PATH` by two threads of
-/// its own, and starts the profiler if it is not running. Port 0 lets the kernel choose;
-/// [`served_at`] tells.
+/// Serves the endpoints at `HOST:PORT`, `:PORT` (this machine only) or `unix:/PATH` with two
+/// threads. Starts the profiler if it is not running. With port 0 the kernel chooses the port;
+/// [`served_at`] returns it.
 ///
 /// ```
 /// kiln::serve("127.0.0.1:0")?;
@@ -18,7 +18,7 @@ pub fn serve(address: &str) -> Result<()> {
     serve_to(address, None)
 }
 
-/// The same, to those who know the token: `Authorization: Bearer TOKEN`.
+/// The same with authentication: requests must send `Authorization: Bearer TOKEN`.
 pub fn serve_with_token(address: &str, token: &str) -> Result<()> {
     serve_to(address, Some(token))
 }
@@ -33,20 +33,20 @@ fn serve_to(address: &str, token: Option<&str>) -> Result<()> {
     if !crate::is_running() {
         crate::start()?;
     }
-    // SAFETY: what options points to lives until the call returns.
+    // SAFETY: options and what it points to live until the call returns.
     check(|e| unsafe { sys::kiln_serve(&options, e) }).map(drop)
 }
 
-/// Ends open requests and the threads.
+/// Aborts open requests and ends the threads.
 pub fn stop_serving() {
     // SAFETY: may be called at any time.
     unsafe { sys::kiln_serve_stop() }
 }
 
-/// Where it is served: `http://HOST:PORT` or `unix:/PATH`.
+/// Returns the address being served: `http://HOST:PORT` or `unix:/PATH`.
 pub fn served_at() -> Option<String> {
     let mut text = [0; 512];
-    // SAFETY: no more than that is written, with a NUL at its end.
+    // SAFETY: C writes at most that many bytes, including a NUL at the end.
     let served = unsafe { sys::kiln_serve_address(text.as_mut_ptr(), text.len()) } == 0;
     let text = unsafe { CStr::from_ptr(text.as_ptr()) };
     served.then(|| text.to_string_lossy().into_owned())

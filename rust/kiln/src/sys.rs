@@ -1,4 +1,4 @@
-//! What `include/kiln/kiln.h` declares.
+//! Declarations of `include/kiln/kiln.h`.
 use std::ffi::{c_char, c_int, c_void};
 
 #[repr(C)]
@@ -149,7 +149,7 @@ pub struct PushStatistics {
 
 impl PushStatistics {
     pub fn new() -> PushStatistics {
-        // SAFETY: all of it is numbers.
+        // SAFETY: zero is valid for all fields.
         let zero = unsafe { std::mem::zeroed() };
         PushStatistics { size: std::mem::size_of::<PushStatistics>(), ..zero }
     }

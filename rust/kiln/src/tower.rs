@@ -7,7 +7,8 @@ use tower_service::Service;
 use crate::labels::Labeled;
 use crate::Labels;
 
-/// Gives the work on each request the labels that a function says, wherever it is polled.
+/// Labels the work on each request, on whichever thread it is polled. A function returns the
+/// labels.
 ///
 /// ```no_run
 /// # fn app() -> axum::Router {
@@ -19,7 +20,7 @@ use crate::Labels;
 /// # }
 /// ```
 ///
-/// Labels should have few values: on a server each is a series of its own.
+/// Labels should have few distinct values: on a server each value is a separate series.
 #[derive(Clone, Debug)]
 pub struct LabelLayer<L>(L);
 
@@ -41,7 +42,7 @@ impl<S, L: Clone> Layer<S> for LabelLayer<L> {
     }
 }
 
-/// What [`LabelLayer`] makes of a service.
+/// A service wrapped by [`LabelLayer`].
 #[derive(Clone, Debug)]
 pub struct LabelService<S, L> {
     inner: S,

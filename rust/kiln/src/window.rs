@@ -1,4 +1,4 @@
-//! Windows over the collector that is always on.
+//! Windows over the always-on collector.
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -8,8 +8,7 @@ use std::sync::Mutex;
 use crate::error::{c_string, check};
 use crate::{sys, Error, Result};
 
-/// How to sample. All fields have sensible defaults: `Config::default()` is a hundred samples for
-/// each second of CPU time.
+/// Sampling options. `Config::default()` takes a hundred samples per CPU-second.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Config {
@@ -28,34 +27,34 @@ impl Config {
         self
     }
 
-    /// Frames of a stack, up to 1024; 128 unless set.
+    /// Maximum frames per stack, up to 1024; default 128.
     pub fn depth(mut self, frames: u32) -> Self {
         self.depth = frames;
         self
     }
 
-    /// Bytes for what is sampled; 32 MiB unless set.
+    /// Limit for samples in bytes; default 32 MiB.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// Bytes for what turns addresses into names; 64 MiB unless set.
+    /// Limit for symbolization in bytes; default 64 MiB.
     pub fn symbol_memory(mut self, bytes: usize) -> Self {
         self.symbol_memory = bytes;
         self
     }
 
-    /// Which threads to keep samples of, by name: shell patterns separated by commas; one that
-    /// begins with `!` excludes.
+    /// Names of the threads whose samples are kept: comma-separated shell patterns; a leading `!`
+    /// excludes.
     pub fn threads(mut self, patterns: impl Into<String>) -> Self {
         self.threads = Some(patterns.into());
         self
     }
 
-    /// Perf events instead of timers: as many samples as the frequency says, also above the kernel's
-    /// `CONFIG_HZ` (a timer's samples then stand for several periods each), at several times the cost
-    /// of each. Starting fails where `perf_event_open` is not permitted.
+    /// Uses perf events instead of timers: as many samples as the frequency says, even above the
+    /// kernel's `CONFIG_HZ` (where a timer's sample stands for several periods), at several times
+    /// the cost per sample. Starting fails where `perf_event_open` is not permitted.
     pub fn perf_events(mut self, wanted: bool) -> Self {
         self.perf_events = wanted;
         self
@@ -72,12 +71,12 @@ impl Config {
             threads: threads.as_ref().map_or(std::ptr::null(), |text| text.as_ptr()),
             clock: if self.perf_events { sys::CLOCK_PERF } else { 0 },
         };
-        // SAFETY: what options points to lives until the call returns.
+        // SAFETY: options and what it points to live until the call returns.
         check(|e| unsafe { sys::kiln_start(&options, e) }).map(drop)
     }
 }
 
-/// Who keeps the collector running.
+/// What keeps the collector running.
 struct Users {
     guards: usize,
     for_good: bool,
@@ -90,8 +89,8 @@ fn users() -> std::sync::MutexGuard<'static, Users> {
     USERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Starts sampling CPU time until [`stop`] is called. Starting what is running is an error, except
-/// when only guards and windows keep it running.
+/// Starts sampling CPU time until [`stop`] is called. Fails if sampling is running already, unless
+/// only guards and windows keep it running.
 pub fn start_with(config: &Config) -> Result<()> {
     let mut users = users();
     if users.by_guards && is_running() && !users.for_good {
@@ -103,12 +102,12 @@ pub fn start_with(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Starts sampling CPU time, a hundred times for each second of it, until [`stop`] is called.
+/// Starts sampling CPU time, a hundred times per CPU-second, until [`stop`] is called.
 pub fn start() -> Result<()> {
     start_with(&Config::default())
 }
 
-/// Stops sampling. Windows that are open can still be written.
+/// Stops sampling. Open windows can still be written.
 pub fn stop() {
     let mut users = users();
     users.for_good = false;
@@ -117,12 +116,12 @@ pub fn stop() {
     unsafe { sys::kiln_stop() }
 }
 
-/// Whether CPU time is being sampled.
+/// Returns whether CPU time is being sampled.
 pub fn is_running() -> bool {
     statistics().frequency != 0
 }
 
-/// One that needs the collector: it runs while there is one.
+/// A user of the collector, which runs while there is one.
 #[derive(Debug)]
 pub(crate) struct User(());
 
@@ -150,16 +149,16 @@ impl Drop for User {
     }
 }
 
-/// What a profile is written as.
+/// The format of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
     /// Gzipped pprof.
     #[default]
     Pprof,
-    /// pprof that is not gzipped.
+    /// Uncompressed pprof.
     PprofPlain,
-    /// A line for each stack, root first.
+    /// One line per stack, root first.
     Folded,
     /// A flame graph.
     Svg,
@@ -169,7 +168,7 @@ pub enum Format {
     Json,
 }
 
-/// How a profile is written: a [`Format`] and what belongs to it.
+/// How to write a profile: a [`Format`] and its options.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
     format: Format,
@@ -185,13 +184,13 @@ impl From<Format> for Output {
 }
 
 impl Output {
-    /// Does not turn addresses into names: readers do, by mappings and build ids.
+    /// Does not symbolize; readers do, by mappings and build ids.
     pub fn addresses(mut self) -> Self {
         self.flags |= sys::ADDRESSES;
         self
     }
 
-    /// Leaves labels out.
+    /// Omits labels.
     pub fn without_labels(mut self) -> Self {
         self.flags |= sys::NO_LABELS;
         self
@@ -225,12 +224,12 @@ impl Output {
     }
 }
 
-/// Lets C write into a file in memory, and gives what it wrote.
+/// Lets C write to a file in memory and returns its contents.
 pub(crate) fn collect(
     output: &Output,
     write: impl FnOnce(i32, &sys::Output, *mut sys::Error) -> i32,
 ) -> Result<Vec<u8>> {
-    // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+    // SAFETY: the name is a C string, and nothing else uses the new descriptor.
     let fd = unsafe { libc::memfd_create(c"kiln".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(Error::IoError(std::io::Error::last_os_error()));
@@ -244,7 +243,7 @@ pub(crate) fn collect(
     Ok(bytes)
 }
 
-/// A stretch of time that a profile is taken of. Any number of them may be open at once (up to 64).
+/// A period of time to profile. Up to 64 windows can be open at once.
 ///
 /// The collector is started if it is not running, and then runs while there is a window.
 #[derive(Debug)]
@@ -254,13 +253,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// Begins now, at the frequency that is set.
+    /// Opens a window at the current frequency.
     pub fn begin() -> Result<Window> {
         Window::begin_with(&Config::default(), false)
     }
 
-    /// Begins now. A frequency in `config` is that of all samples while the window is open;
-    /// [`Error::Running`] if another window asked for a different one, unless `force` is set.
+    /// Opens a window. A frequency in `config` applies to all samples while the window is open.
+    /// Fails with [`Error::Running`] if another window asked for a different one, unless `force` is
+    /// set.
     pub fn begin_with(config: &Config, force: bool) -> Result<Window> {
         let user = User::new(config)?;
         let options = sys::WindowOptions {
@@ -273,17 +273,17 @@ impl Window {
         Ok(Window { number, _user: user })
     }
 
-    /// Ends here and becomes a profile.
+    /// Closes the window and returns its profile.
     pub fn write(mut self, output: impl Into<Output>) -> Result<Vec<u8>> {
         collect(&output.into(), |fd, output, e| {
-            // Its number may be another window's at once.
+            // The call closes the window, so drop must not.
             let number = std::mem::replace(&mut self.number, -1);
-            // SAFETY: the window was ours; the descriptor is open during the call.
+            // SAFETY: this is our window; the descriptor is open during the call.
             unsafe { sys::kiln_window_write_as(number, fd, output, e) }
         })
     }
 
-    /// What was sampled until now; the window stays open.
+    /// Returns the samples so far; the window stays open.
     pub fn peek(&self, output: impl Into<Output>) -> Result<Vec<u8>> {
         // SAFETY: as above.
         collect(&output.into().stay(), |fd, output, e| unsafe {
@@ -294,12 +294,12 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: numbers of windows that are not open are ignored.
+        // SAFETY: numbers of closed windows are ignored.
         unsafe { sys::kiln_window_cancel(self.number) }
     }
 }
 
-/// The last 1 to 120 seconds, without having asked before.
+/// Returns the samples of the last 1 to 120 seconds, without a window.
 pub fn last(seconds: u32, output: impl Into<Output>) -> Result<Vec<u8>> {
     // SAFETY: the descriptor is open during the call.
     collect(&output.into(), |fd, output, e| unsafe {
@@ -307,47 +307,48 @@ pub fn last(seconds: u32, output: impl Into<Output>) -> Result<Vec<u8>> {
     })
 }
 
-/// A pprof profile, gzipped or not, in another format.
+/// Converts a pprof profile, gzipped or not, to another format.
 pub fn convert(profile: &[u8], output: impl Into<Output>) -> Result<Vec<u8>> {
-    // SAFETY: profile is only read, during the call.
+    // SAFETY: C only reads profile, during the call.
     collect(&output.into(), |fd, output, e| unsafe {
         sys::kiln_convert(profile.as_ptr().cast(), profile.len(), fd, output, e)
     })
 }
 
-/// Counts since the process began. Ticks are periods of CPU time.
+/// Statistics since the process began; values marked "now" are current. Ticks are periods of CPU
+/// time.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Ticks that were seen.
+    /// Ticks seen.
     pub ticks: u64,
-    /// Stacks that were recorded.
+    /// Stacks recorded.
     pub samples: u64,
-    /// Ticks without a stack, whatever the cause.
+    /// Ticks without a stack, except those of threads that ended before their tick.
     pub dropped: u64,
     /// Stacks that do not reach their thread's root.
     pub truncated: u64,
-    /// Threads that are sampled now.
+    /// Threads sampled now.
     pub threads: u64,
-    /// Bytes that stacks and their counts take.
+    /// Bytes used now for stacks and counts.
     pub memory: u64,
-    /// Label sets that are held now.
+    /// Label sets held now.
     pub label_sets: u64,
-    /// Labels that were not added: too many sets, or a set of 64 labels already.
+    /// Labels not added: too many sets, or a set with 64 labels.
     pub labels_dropped: u64,
     /// Samples per CPU-second now; 0: not running.
     pub frequency: u64,
-    /// Windows that are open now.
+    /// Windows open now.
     pub windows: u64,
 }
 
-/// What was sampled and what was not.
+/// Returns what was sampled and what was not.
 pub fn statistics() -> Statistics {
     let mut s = sys::Statistics {
         size: std::mem::size_of::<sys::Statistics>(),
         ..Default::default()
     };
-    // SAFETY: as many bytes as size says are written.
+    // SAFETY: C writes at most `size` bytes.
     unsafe { sys::kiln_get_statistics(&mut s) };
     Statistics {
         ticks: s.ticks,

@@ -27,14 +27,14 @@ enum {
     SCAN_MS = 1000,
     LOADING_MS = 10,
     LOADING_LASTS_MS = 100,
-    // With a loader that walks cannot ask about new objects: their stacks end until we have looked.
+    // If walks cannot ask the loader about new objects, stacks end there until we have read them.
     BLIND_LOADING_LASTS_MS = 2000,
     LEAST_MEMORY = 1 << 20,
 };
 
 struct collector collector = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
-// Before the first wait on it.
+// Must run before the first wait on it.
 static void init_wake(void)
 {
     process_condition_init(&collector.wake);
@@ -42,7 +42,7 @@ static void init_wake(void)
 
 // --- draining; the lock is held ---
 
-static bool is_wanted(const char *thread)
+static bool is_selected_thread(const char *thread)
 {
     if (!collector.threads)
         return true;
@@ -59,11 +59,11 @@ static bool is_wanted(const char *thread)
     return wanted;
 }
 
-static void take(void *context, const struct capture_sample *sample)
+static void collect_sample(void *context, const struct capture_sample *sample)
 {
     struct arena_trap trap;
     struct weight weight = {sample->ticks, sample->ns, capture_squares(sample)};
-    if (!is_wanted(sample->thread)) {
+    if (!is_selected_thread(sample->thread)) {
         collector.filtered += sample->ticks;
         return;
     }
@@ -81,8 +81,8 @@ static void take(void *context, const struct capture_sample *sample)
     counts_add(stack, &weight);
 }
 
-// What rings had no room for, or came before the tables were ready.
-static void take_lost(void)
+// Ticks that found the ring full, or came before the unwind tables existed.
+static void count_lost_ticks(void)
 {
     struct capture_counts c;
     capture_get_counts(&c);
@@ -99,9 +99,9 @@ void collector_drain(void)
     uint64_t now = process_now_ns();
     capture_hold();
     counts_make_room(now);
-    counts_turn(now);
-    capture_drain(take, NULL);
-    take_lost();
+    counts_begin_second(now);
+    capture_drain(collect_sample, NULL);
+    count_lost_ticks();
     if (collector.tap)
         collector.tap->round();
     capture_release();
@@ -113,7 +113,7 @@ void collector_set_rate(uint32_t hz)
         return;
     collector.hz = hz;
     capture_set_rate(hz);
-    // It may want to look more often.
+    // The new rate may need shorter pauses.
     pthread_cond_signal(&collector.wake);
 }
 
@@ -130,14 +130,14 @@ static void sweep_labels(void)
     labels_unlock();
 }
 
-// As long as the rings last if every stack is as deep as it may be.
+// As long as the rings last if every stack has the maximum depth.
 static uint32_t drain_pause(void)
 {
     uint32_t ms = capture_ring_records() * 1000 / collector.hz;
     return ms < LEAST_DRAIN_MS ? LEAST_DRAIN_MS : ms > MOST_DRAIN_MS ? MOST_DRAIN_MS : ms;
 }
 
-// Until objects are looked at again, but not longer than rings last.
+// Until objects are checked again, but no longer than the rings last.
 static uint32_t loading_pause(void)
 {
     uint64_t now = process_now_ns(), until = capture_next_refresh();
@@ -146,20 +146,21 @@ static uint32_t loading_pause(void)
     return (uint32_t)(ms < LOADING_MS ? LOADING_MS : ms > most ? most : ms);
 }
 
-static void pause_for(uint32_t ms)
+static void collector_pause(uint32_t ms)
 {
     process_condition_wait(&collector.wake, &collector.lock, ms * UINT64_C(1000000));
 }
 
 void collector_expect_objects(void)
 {
-    // Without the lock: if this comes just before it waits, it looks when it always does.
+    // Without the lock: a signal just before the thread waits is lost, and it checks at its usual
+    // time.
     if (capture_running() && !sandbox_confines_caller() &&
         !atomic_exchange(&collector.expecting, true) && !atomic_load(&collector.watching))
         pthread_cond_signal(&collector.wake);
 }
 
-static void *run(void *context)
+static void *collector_main(void *context)
 {
     capture_heap_enter();
     uint64_t scanned = 0, changed = process_now_ns();
@@ -171,7 +172,7 @@ static void *run(void *context)
     int status = 0;
     while (!collector.stopping && !alone) {
         uint64_t now = process_now_ns();
-        // The tables are built without the lock: windows need not wait for them.
+        // Build unwind tables without the lock, so that windows need not wait for them.
         pthread_mutex_unlock(&collector.lock);
         own_thread_park_point();
         if (now - scanned >= SCAN_MS * 1000000u || capture_threads_changed()) {
@@ -189,18 +190,19 @@ static void *run(void *context)
         sweep_labels();
         unwind_regs_here(&here);
         capture_settle(&here);
-        // Objects come in flocks. While they do, look often: stacks are cheaper with their tables.
+        // Objects are often loaded in groups. Check more often while they are: stacks are cheaper
+        // once their tables exist.
         if (atomic_exchange(&collector.expecting, false))
             changed = now;
         bool loading = now - changed < lasts;
         atomic_store(&collector.watching, loading);
-        // Whoever stops it may have come while the lock was not held.
+        // collector_stop may have run while the lock was not held.
         if (!collector.stopping)
-            pause_for(loading ? loading_pause() : drain_pause());
+            collector_pause(loading ? loading_pause() : drain_pause());
     }
     collector_drain();
     if (alone) {
-        // Nobody joins this thread any more.
+        // Nobody will join this thread.
         collector.running = false;
         pthread_detach(pthread_self());
     }
@@ -210,29 +212,29 @@ static void *run(void *context)
     return NULL;
 }
 
-static void wake_to_park(void)
+static void collector_wake_to_park(void)
 {
     pthread_cond_signal(&collector.wake);
 }
 
-static int start_thread(bool perf, struct err *e)
+static int start_collector_thread(bool perf, struct err *e)
 {
-    own_threads_on_park(wake_to_park);
+    own_threads_on_park(collector_wake_to_park);
     if (keeper_start(e))
         return -1;
-    // Perf events are descriptors that threads of the program open and close as well.
-    return own_thread_start(&collector.thread, run, NULL, perf ? 0 : OWN_THREAD_FILES,
+    // Perf events are descriptors that program threads also open and close, so the table is shared.
+    return own_thread_start(&collector.thread, collector_main, NULL, perf ? 0 : OWN_THREAD_FILES,
                             "for the profiler", e);
 }
 
-// --- fork: the child has our memory but not our thread ---
+// --- fork: the child has no collector thread ---
 
-// Held while the profiler starts or stops, before any other lock.
-static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
+// Held while the profiler starts or stops. Taken before all other locks.
+static pthread_mutex_t start_stop_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void before_fork(void)
+static void collector_before_fork(void)
 {
-    pthread_mutex_lock(&control);
+    pthread_mutex_lock(&start_stop_lock);
     heap_windows_before_fork();
     heap_sampler_before_fork();
     pthread_mutex_lock(&collector.lock);
@@ -240,18 +242,18 @@ static void before_fork(void)
     capture_before_fork();
 }
 
-static void after_fork_in_parent(void)
+static void collector_after_fork_in_parent(void)
 {
     capture_after_fork_in_parent();
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);
     heap_sampler_after_fork_in_parent();
     heap_windows_after_fork_in_parent();
-    pthread_mutex_unlock(&control);
+    pthread_mutex_unlock(&start_stop_lock);
 }
 
-// Nothing is freed: an allocator may not be ready for it. counts_free_inherited does so later.
-static void after_fork_in_child(void)
+// Frees nothing: the allocator may not be usable yet. counts_free_inherited frees it later.
+static void collector_after_fork_in_child(void)
 {
     collector.running = false;
     keeper_after_fork_in_child();
@@ -265,19 +267,19 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&collector.lock);
     heap_sampler_after_fork_in_child();
     heap_windows_after_fork_in_child();
-    pthread_mutex_unlock(&control);
+    pthread_mutex_unlock(&start_stop_lock);
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void register_collector_fork_hooks(void)
 {
-    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
-                                                    after_fork_in_child};
+    static const struct process_fork_hooks hooks = {
+        collector_before_fork, collector_after_fork_in_parent, collector_after_fork_in_child};
     process_on_fork(PROCESS_FORK_COLLECTOR, &hooks);
 }
 
 // --- start and stop ---
 
-static int take_options(const struct agent_options *o, struct err *e)
+static int copy_options(const struct agent_options *o, struct err *e)
 {
     char *threads = o->threads && *o->threads ? strdup(o->threads) : NULL;
     if (o->threads && *o->threads && !threads)
@@ -289,7 +291,7 @@ static int take_options(const struct agent_options *o, struct err *e)
     return 0;
 }
 
-static int start(const struct agent_options *o, struct err *e)
+static int collector_start_locked(const struct agent_options *o, struct err *e)
 {
     struct capture_options capture = {
         .hz = o->hz ? o->hz : 100, .depth = o->depth ? o->depth : 128, .perf = o->perf};
@@ -299,16 +301,16 @@ static int start(const struct agent_options *o, struct err *e)
         return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
                        LEAST_MEMORY >> 10);
     counts_free_inherited();
-    size_t had = collector.memory;
+    size_t old_memory = collector.memory;
     process_pin_library();
-    if (take_options(o, e) || capture_start(&capture, e))
+    if (copy_options(o, e) || capture_start(&capture, e))
         return -1;
     int result = 0;
     capture_hold();
     if (!collector.arena)
         result = counts_begin();
-    else if (collector.memory != had)
-        counts_forget();
+    else if (collector.memory != old_memory)
+        counts_drop_uncounted();
     capture_release();
     if (result)
         err_set(e, "no memory for the profiler");
@@ -316,7 +318,7 @@ static int start(const struct agent_options *o, struct err *e)
     collector.depth = capture.depth;
     collector.stopping = false;
     if (result == 0)
-        result = start_thread(o->perf, e);
+        result = start_collector_thread(o->perf, e);
     if (result)
         capture_stop();
     collector.running = result == 0;
@@ -327,22 +329,22 @@ int collector_start(const struct agent_options *o, struct err *e)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_wake);
-    pthread_mutex_lock(&control);
+    pthread_mutex_lock(&start_stop_lock);
     pthread_mutex_lock(&collector.lock);
-    int result = start(o, e);
+    int result = collector_start_locked(o, e);
     pthread_mutex_unlock(&collector.lock);
-    pthread_mutex_unlock(&control);
+    pthread_mutex_unlock(&start_stop_lock);
     return result;
 }
 
 void collector_stop(void)
 {
-    pthread_mutex_lock(&control);
+    pthread_mutex_lock(&start_stop_lock);
     pthread_mutex_lock(&collector.lock);
     bool was = collector.running;
     pthread_mutex_unlock(&collector.lock);
     if (was) {
-        // First: the thread drains a last time, and what threads are due is part of that.
+        // Before the thread's last drain, so that it includes the ticks that threads are due.
         capture_stop();
         pthread_mutex_lock(&collector.lock);
         collector.stopping = true;
@@ -352,14 +354,14 @@ void collector_stop(void)
     }
     pthread_mutex_lock(&collector.lock);
     collector.running = false;
-    // Nobody is held to a rate any more. The seconds do not go on where they stopped.
+    // Windows lose their rate, and the last seconds must not span the stop.
     for (int i = 0; i < AGENT_WINDOWS; i++)
         if (!collector.windows[i].ended)
             collector.windows[i].hz = 0;
-    counts_forget_seconds();
+    counts_drop_seconds();
     pthread_mutex_unlock(&collector.lock);
-    pthread_mutex_unlock(&control);
-    heap_sampler_keep_up();
+    pthread_mutex_unlock(&start_stop_lock);
+    heap_sampler_start_thread();
 }
 
 bool collector_running(void)

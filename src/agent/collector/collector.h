@@ -1,7 +1,7 @@
-// What the collector's files share: the stacks, and who counts them. The lock guards all of it.
+// State shared by the collector's files: the stacks and their counters. The lock guards all of it.
 //
 // The memory limit is split: half for stacks, a quarter for windows, an eighth for the last
-// seconds; the rest is for the moment in which stacks are copied to be forgotten.
+// seconds. The rest is for copying stacks when some are dropped.
 #pragma once
 
 #include <pthread.h>
@@ -16,12 +16,12 @@ enum { COLLECTOR_BUCKETS = AGENT_LAST_SECONDS + 2 };
 struct window {
     bool open, no_threads;
     int number;
-    uint32_t hz;            // that it asked for; 0: any
-    struct weight *weights; // by stack
+    uint32_t hz;            // requested rate; 0: any
+    struct weight *weights; // indexed by stack
     size_t cap;
     int64_t opened_at; // wall clock, ns
     uint64_t opened;   // monotonic, ns
-    uint64_t ended;    // monotonic, ns; 0: it counts. hz is the rate then
+    uint64_t ended;    // monotonic, ns; 0: still counting. Once ended, hz is the actual rate
 };
 
 struct delta {
@@ -29,9 +29,9 @@ struct delta {
     uint64_t ns, squares;
 };
 
-// What was sampled in one second. Buckets follow each other without gaps.
+// Samples of one second. Buckets are contiguous in time.
 struct bucket {
-    uint64_t begin, end; // monotonic, ns; end: 0 while it is the last
+    uint64_t begin, end; // monotonic, ns; end: 0 for the current bucket
     struct delta *deltas;
     size_t n, cap;
     uint32_t serial;
@@ -42,49 +42,50 @@ struct collector {
     pthread_cond_t wake;
     pthread_t thread;
     bool running, stopping;
-    _Atomic bool expecting;      // objects are being loaded
-    _Atomic bool watching;       // the thread looks for them soon, and needs no waking
-    uint32_t hz, base_hz, depth; // base_hz: when no window wants another
+    _Atomic bool expecting;      // objects are about to be loaded
+    _Atomic bool watching;       // the thread checks for objects soon and needs no wakeup
+    uint32_t hz, base_hz, depth; // base_hz: the rate when no window asks for another
     size_t memory, symbol_memory;
-    char *threads; // agent_options.threads
+    char *threads; // see agent_options.threads
     uint64_t dropped, filtered;
-    uint64_t lost; // ticks that never came out of the rings, as far as they are counted
+    uint64_t lost; // ticks lost in the rings that are counted already
 
     struct arena *arena;
     struct stacks stacks;
     struct window windows[AGENT_WINDOWS];
     size_t window_bytes;
-    struct bucket buckets[COLLECTOR_BUCKETS]; // a ring
+    struct bucket buckets[COLLECTOR_BUCKETS]; // ring buffer
     uint32_t first_bucket, n_buckets, last_serial;
     size_t bucket_bytes;
-    bool short_of_memory;    // buckets had to go early
+    bool short_of_memory;    // buckets were dropped early
     bool starved;            // a stack did not fit
-    uint64_t forget_earlier; // not before, monotonic, ns
+    uint64_t forget_earlier; // do not drop stacks before this time; monotonic, ns
     const struct collector_tap *tap;
 };
 extern struct collector collector;
 
-// Takes what the rings hold. With the lock held.
+// Drains the rings. The lock is held.
 void collector_drain(void);
 void collector_set_rate(uint32_t hz);
-// The rate of the windows that are open, or the one from the start.
-void collector_settle_rate(void);
+// Applies the rate of the open windows, or base_hz.
+void collector_apply_rate(void);
 
-// --- counts.c; with the lock held ---
+// --- counts.c; the lock is held ---
 
-// A table for stacks, empty. -1: no memory.
+// Creates an empty table of stacks. Returns -1 if out of memory.
 int counts_begin(void);
-// What belongs to another second is counted apart from now on.
-void counts_turn(uint64_t now);
+// Begins a new bucket if the current one is a second old.
+void counts_begin_second(uint64_t now);
 void counts_add(uint32_t stack, const struct weight *weight);
-// Forgets stacks that nobody counts if there are many, and seconds if that does not help.
+// If memory is short, drops stacks that nothing counts, and the oldest seconds if that is not
+// enough.
 void counts_make_room(uint64_t now);
-// Forgets what it can: the limit has changed.
-void counts_forget(void);
+// Drops as much as possible, because the limit has changed.
+void counts_drop_uncounted(void);
 void counts_close_window(struct window *w);
-void counts_forget_seconds(void);
-// In a child of fork: what the parent's windows and seconds took. Before sampling starts.
+void counts_drop_seconds(void);
+// In a child of fork: frees the parent's windows and seconds. Call it before sampling starts.
 void counts_free_inherited(void);
 size_t counts_memory(void);
-// The i-th second that is kept, the oldest first.
+// Returns the i-th bucket, the oldest first.
 const struct bucket *counts_second(uint32_t i);

@@ -1,7 +1,7 @@
-// Who met which stack how often: windows, and the last seconds.
+// Counts samples by stack: in windows and in the last seconds.
 //
-// Their memory is mapped: the collector's lock is held here, and a thread that forks waits for that
-// lock, perhaps with the allocator's, which a fork handler of the program has taken.
+// This memory is mapped rather than malloced. The collector's lock is held here, and a thread that
+// forks waits for it, perhaps while a fork handler of the program holds the allocator's lock.
 #include <sys/auxv.h>
 
 #include "agent/collector/collector.h"
@@ -10,12 +10,12 @@
 enum {
     SECOND = 1000000000,
     FORGET_PAUSE_S = 10,
-    FIRST_WEIGHTS = 256, // of a window, whatever the limit
-    FIRST_DELTAS = 16,   // of a second
+    FIRST_WEIGHTS = 256, // initial size of a window, even beyond the limit
+    FIRST_DELTAS = 16,   // initial size of a bucket
 };
 
-// What is added is zero.
-static void *resize(void *p, size_t bytes, size_t new_bytes)
+// Added bytes are zero.
+static void *resize_mapping(void *p, size_t bytes, size_t new_bytes)
 {
     return p ? process_remap(p, bytes, new_bytes) : process_map(new_bytes);
 }
@@ -67,7 +67,7 @@ int counts_begin(void)
         arena_free(arena);
         return -1;
     }
-    stacks_note_program(&stacks, getauxval(AT_ENTRY), capture_snapshot());
+    stacks_add_program(&stacks, getauxval(AT_ENTRY), capture_snapshot());
     arena_try_end(arena);
     arena_free(collector.arena);
     collector.arena = arena;
@@ -85,7 +85,7 @@ static bool grow_window(struct window *w, uint32_t stack)
     size_t bytes = cap * sizeof *w->weights, more = bytes - w->cap * sizeof *w->weights;
     if (cap > FIRST_WEIGHTS && collector.window_bytes + more > collector.memory / 4)
         return false;
-    struct weight *weights = resize(w->weights, bytes - more, bytes);
+    struct weight *weights = resize_mapping(w->weights, bytes - more, bytes);
     if (!weights)
         return false;
     w->weights = weights;
@@ -120,7 +120,7 @@ void counts_close_window(struct window *w)
 
 // --- seconds ---
 
-static void forget_oldest(void)
+static void drop_oldest_bucket(void)
 {
     struct bucket *b = bucket_at(0);
     collector.bucket_bytes -= b->cap * sizeof *b->deltas;
@@ -130,10 +130,10 @@ static void forget_oldest(void)
     collector.n_buckets--;
 }
 
-void counts_forget_seconds(void)
+void counts_drop_seconds(void)
 {
     while (collector.n_buckets)
-        forget_oldest();
+        drop_oldest_bucket();
 }
 
 void counts_free_inherited(void)
@@ -141,20 +141,20 @@ void counts_free_inherited(void)
     for (struct window *w = collector.windows; w < collector.windows + AGENT_WINDOWS; w++)
         if (!w->open)
             counts_close_window(w);
-    counts_forget_seconds();
+    counts_drop_seconds();
 }
 
-void counts_turn(uint64_t now)
+void counts_begin_second(uint64_t now)
 {
     struct bucket *b = collector.n_buckets ? bucket_at(collector.n_buckets - 1) : NULL;
     if (b && now - b->begin < SECOND)
         return;
     if (b)
         b->end = now;
-    // One second more than can be asked for: it began earlier than that.
+    // Keep one second more than can be requested, because a bucket may begin earlier.
     while (collector.n_buckets && (collector.n_buckets == COLLECTOR_BUCKETS ||
                                    now - bucket_at(0)->end > AGENT_LAST_SECONDS * (uint64_t)SECOND))
-        forget_oldest();
+        drop_oldest_bucket();
     b = bucket_at(collector.n_buckets++);
     *b = (struct bucket){.begin = now, .serial = ++collector.last_serial};
 }
@@ -164,12 +164,12 @@ static bool grow_bucket(struct bucket *b)
     size_t cap = b->cap ? 2 * b->cap : FIRST_DELTAS, bytes = b->cap * sizeof *b->deltas;
     size_t more = (cap - b->cap) * sizeof *b->deltas;
     while (collector.bucket_bytes + more > collector.memory / 8 && collector.n_buckets > 1) {
-        forget_oldest();
+        drop_oldest_bucket();
         collector.short_of_memory = true;
     }
     if (collector.bucket_bytes + more > collector.memory / 8)
         return false;
-    struct delta *deltas = resize(b->deltas, bytes, bytes + more);
+    struct delta *deltas = resize_mapping(b->deltas, bytes, bytes + more);
     if (!deltas)
         return false;
     b->deltas = deltas;
@@ -203,7 +203,7 @@ void counts_add(uint32_t stack, const struct weight *weight)
     count_in_second(stack, weight);
 }
 
-// --- forgetting ---
+// --- dropping stacks ---
 
 static void mark_counted(bool *keep)
 {
@@ -215,8 +215,8 @@ static void mark_counted(bool *keep)
             keep[i] |= w->weights[i].ticks != 0;
 }
 
-// Numbers only become smaller, so that counts can move in place.
-static void renumber(const bool *keep, const uint32_t *to, size_t n)
+// New numbers are never larger, so counts can move in place.
+static void renumber_counts(const bool *keep, const uint32_t *to, size_t n)
 {
     for (uint32_t i = 0; i < collector.n_buckets; i++)
         for (size_t k = 0; k < bucket_at(i)->n; k++)
@@ -247,11 +247,11 @@ static bool copy_counted(const bool *keep, uint32_t *to)
     arena_free(collector.arena);
     collector.arena = arena;
     collector.stacks = stacks;
-    renumber(keep, to, n);
+    renumber_counts(keep, to, n);
     return true;
 }
 
-static bool forget_uncounted(void)
+static bool drop_uncounted_stacks(void)
 {
     size_t n = collector.stacks.n;
     bool *keep = process_map((n + 1) * sizeof *keep);
@@ -266,15 +266,15 @@ static bool forget_uncounted(void)
     return done;
 }
 
-void counts_forget(void)
+void counts_drop_uncounted(void)
 {
     collector.starved = true;
     collector.forget_earlier = 0;
     counts_make_room(0);
 }
 
-// Stacks are copied when they fill three quarters of their memory, and are to fill at most half of
-// it afterwards. Where the last seconds count more than that, the oldest of them go.
+// Stacks are copied when they fill three quarters of their memory, and should then fill at most
+// half of it. If the last seconds need more than that, the oldest seconds are dropped.
 void counts_make_room(uint64_t now)
 {
     if (!collector.starved && arena_size(collector.arena) < stacks_limit() / 4 * 3)
@@ -282,14 +282,14 @@ void counts_make_room(uint64_t now)
     if (now < collector.forget_earlier)
         return;
     collector.starved = false;
-    bool done = forget_uncounted();
+    bool done = drop_uncounted_stacks();
     while (arena_size(collector.arena) > stacks_limit() / 2 && collector.n_buckets > 1) {
         for (uint32_t n = (collector.n_buckets + 3) / 4; n && collector.n_buckets > 1; n--)
-            forget_oldest();
+            drop_oldest_bucket();
         collector.short_of_memory = true;
-        done = forget_uncounted();
+        done = drop_uncounted_stacks();
     }
-    // Where windows count everything, or a second does, there is nothing to gain for a while.
+    // If open windows or the current second count everything, retrying soon is useless.
     bool any_window = false;
     for (int i = 0; i < AGENT_WINDOWS; i++)
         any_window |= collector.windows[i].open;

@@ -1,12 +1,11 @@
-// Label sets: interned, immutable, counted.
+// Label sets: interned, immutable, reference-counted.
 //
-// A set is known by a number: its place in the table, and how often that place was used before.
-// Who holds a reference keeps it. What nobody holds stays for a while, so that sets which come
-// again and again are found again, and is freed once no stack carries it either. A number whose
-// set is gone means the empty set.
+// A set's id consists of its slot in the table and how often that slot was reused. Unreferenced
+// sets are kept for a while, so that recurring sets are found again, and freed once no stack uses
+// them. The id of a freed set means the empty set.
 //
-// Threads keep references in stock to the sets that they used last: what comes again and again,
-// such as the tag of a request, takes no lock.
+// Threads cache references to the sets they used last, so recurring labels, such as a request's
+// tag, take no lock.
 #include "agent/collector/label_sets.h"
 
 #include <pthread.h>
@@ -20,13 +19,13 @@ struct label {
 };
 
 struct label_set {
-    struct label *labels; // sorted by key; one block with the texts; NULL: free or empty
+    struct label *labels; // sorted by key; one allocation including the texts; NULL: free or empty
     uint32_t n;
     uint32_t refs;
     uint64_t hash;
-    uint32_t next;  // in its bucket, or in the list of free ones; place + 1, 0: none
-    uint32_t bytes; // of the block
-    uint16_t uses;  // of this place
+    uint32_t next;  // in its bucket or on the free list; slot + 1, 0: end
+    uint32_t bytes; // size of that allocation
+    uint16_t uses;  // number of reuses of this slot
     uint8_t idle;   // sweeps that found it unused
     bool live, marked;
 };
@@ -37,29 +36,30 @@ enum {
     MOST_USES = 1 << (32 - PLACE_BITS),
     MOST_BYTES = 24 << 20,
     BUCKETS = 1 << 14,
-    // This many that nobody holds are no reason to sweep.
+    // Up to this many unreferenced sets are no reason to sweep.
     FEW_IDLE = 4096,
-    // One for samples that are still in a ring, one because the first may come at once.
+    // One for samples that are still in a ring, one because the first sweep may come at once.
     IDLE_SWEEPS = 2,
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct label_set *sets; // the first is the empty one
+static pthread_mutex_t label_sets_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct label_set *sets; // the first one is the empty set
 static uint32_t n_sets, cap_sets, n_live, n_idle, first_free;
 static uint32_t *buckets;
 static size_t n_bytes;
 static uint64_t n_dropped;
 
-static uint32_t number_of(uint32_t place)
+static uint32_t label_set_id(uint32_t place)
 {
     return (uint32_t)sets[place].uses << PLACE_BITS | place;
 }
 
-// The set with this number; NULL if it is gone.
-static struct label_set *find(uint32_t number)
+// Returns the set with this id; NULL if it was freed.
+static struct label_set *find_set(uint32_t number)
 {
     uint32_t place = number & ((1u << PLACE_BITS) - 1);
-    return place < n_sets && sets[place].live && number_of(place) == number ? &sets[place] : NULL;
+    return place < n_sets && sets[place].live && label_set_id(place) == number ? &sets[place]
+                                                                               : NULL;
 }
 
 static uint64_t hash_labels(const struct label *labels, uint32_t n)
@@ -71,7 +71,7 @@ static uint64_t hash_labels(const struct label *labels, uint32_t n)
     return hash;
 }
 
-static bool same(const struct label_set *set, const struct label *labels, uint32_t n)
+static bool set_has_labels(const struct label_set *set, const struct label *labels, uint32_t n)
 {
     if (set->n != n)
         return false;
@@ -82,7 +82,7 @@ static bool same(const struct label_set *set, const struct label *labels, uint32
     return true;
 }
 
-static bool begin(void)
+static bool init_label_sets(void)
 {
     if (n_sets)
         return true;
@@ -102,8 +102,8 @@ static bool begin(void)
     return true;
 }
 
-// A free place, taken off the list; 0: none.
-static uint32_t take_place(void)
+// Takes a slot off the free list; 0: none is left.
+static uint32_t take_set_place(void)
 {
     if (first_free) {
         uint32_t place = first_free - 1;
@@ -122,8 +122,8 @@ static uint32_t take_place(void)
     return n_sets++;
 }
 
-// One block: the labels, then their texts.
-static struct label *copy_labels(const struct label *labels, uint32_t n, uint32_t *bytes)
+// Allocates one block with the labels and their texts.
+static struct label *copy_set_labels(const struct label *labels, uint32_t n, uint32_t *bytes)
 {
     size_t size = n * sizeof *labels;
     for (uint32_t i = 0; i < n; i++)
@@ -145,8 +145,8 @@ static struct label *copy_labels(const struct label *labels, uint32_t n, uint32_
     return copy;
 }
 
-// A count that is full stays so: that set is never freed.
-static void hold(struct label_set *set, uint32_t n)
+// A saturated refcount is never decremented, so that set is never freed.
+static void hold_set(struct label_set *set, uint32_t n)
 {
     if (!set || set == sets || set->refs == UINT32_MAX)
         return;
@@ -154,7 +154,7 @@ static void hold(struct label_set *set, uint32_t n)
     set->refs = set->refs > UINT32_MAX - n ? UINT32_MAX : set->refs + n;
 }
 
-static void release(struct label_set *set, uint32_t n)
+static void release_set(struct label_set *set, uint32_t n)
 {
     if (!set || set == sets || !set->refs || set->refs == UINT32_MAX)
         return;
@@ -163,8 +163,8 @@ static void release(struct label_set *set, uint32_t n)
     n_idle += set->refs == 0;
 }
 
-// A reference to the set of these labels. False: there is no room for a new one.
-static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
+// Gets a reference to the set of these labels. Returns false if there is no memory for a new set.
+static bool intern_set(const struct label *labels, uint32_t n, uint32_t *number)
 {
     *number = 0;
     if (n == 0)
@@ -172,14 +172,14 @@ static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
     uint64_t hash = hash_labels(labels, n);
     uint32_t *bucket = &buckets[hash % BUCKETS];
     for (uint32_t at = *bucket; at; at = sets[at - 1].next)
-        if (sets[at - 1].hash == hash && same(&sets[at - 1], labels, n)) {
-            hold(&sets[at - 1], 1);
-            *number = number_of(at - 1);
+        if (sets[at - 1].hash == hash && set_has_labels(&sets[at - 1], labels, n)) {
+            hold_set(&sets[at - 1], 1);
+            *number = label_set_id(at - 1);
             return true;
         }
     uint32_t bytes = 0;
-    struct label *copy = copy_labels(labels, n, &bytes);
-    uint32_t place = copy ? take_place() : 0;
+    struct label *copy = copy_set_labels(labels, n, &bytes);
+    uint32_t place = copy ? take_set_place() : 0;
     if (!place) {
         free(copy);
         return false;
@@ -195,18 +195,18 @@ static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
     *bucket = place + 1;
     n_bytes += bytes;
     n_live++;
-    *number = number_of(place);
+    *number = label_set_id(place);
     return true;
 }
 
-// A reference to base without key, and with key=value if value.p is set. False: there is no room,
-// so it is base itself.
-static bool change(uint32_t base, struct str key, struct str value, uint32_t *number)
+// Gets a reference to base without key, plus key=value if value.p is not NULL. Returns false if
+// there is no room; the reference is then to base itself.
+static bool change_set(uint32_t base, struct str key, struct str value, uint32_t *number)
 {
     struct label labels[AGENT_LABELS + 1];
     uint32_t n = 0;
     bool placed = !value.p;
-    const struct label_set *set = find(base);
+    const struct label_set *set = find_set(base);
     for (uint32_t i = 0; set && i < set->n; i++) {
         const struct label *l = &set->labels[i];
         int c = str_cmp(l->key, key);
@@ -219,87 +219,87 @@ static bool change(uint32_t base, struct str key, struct str value, uint32_t *nu
     }
     if (!placed)
         labels[n++] = (struct label){key, value};
-    if (n <= AGENT_LABELS && intern(labels, n, number))
+    if (n <= AGENT_LABELS && intern_set(labels, n, number))
         return true;
     n_dropped++;
-    hold(find(base), 1);
+    hold_set(find_set(base), 1);
     *number = base;
     return false;
 }
 
-// --- a thread's stock ---
+// --- per-thread reference cache ---
 
-enum { STOCKS = 8, REFERENCES = 256, STOCK_TEXT = 56 };
+enum { CACHED_SETS = 8, CACHED_REFERENCES = 256, CACHED_TEXT = 56 };
 
-// References to a set, and what it was made of if that is short.
-struct stock {
-    uint32_t set;        // 0: none
-    uint32_t references; // the last one is never given away
-    uint32_t base;       // held as well, so that its number stays its own
+// Cached references to one set, and the operation that made it, if that fits.
+struct cached_refs {
+    uint32_t set;        // 0: unused
+    uint32_t references; // the last one is kept
+    uint32_t base;       // a reference to it is held, so that its id is not reused
     uint8_t n_key, n_value;
     enum { NOT_KNOWN, ADDED, REMOVED } how;
-    char text[STOCK_TEXT]; // key and value
+    char text[CACHED_TEXT]; // key, then value
 };
 
-struct thread_stocks {
-    struct stock stocks[STOCKS];
-    uint32_t next; // to be replaced
+struct thread_ref_cache {
+    struct cached_refs entries[CACHED_SETS];
+    uint32_t next; // entry to replace next
 };
 
-static __thread struct thread_stocks *own INITIAL_EXEC;
-static pthread_key_t at_exit;
-static bool has_key;
+static __thread struct thread_ref_cache *own_ref_cache INITIAL_EXEC;
+static pthread_key_t ref_cache_key;
+static bool has_ref_cache_key;
 
-// With the lock held.
-static void give_back(struct stock *s)
+// Releases an entry's references. The lock is held.
+static void release_cached_refs(struct cached_refs *s)
 {
-    release(find(s->set), s->references);
-    release(find(s->base), 1);
+    release_set(find_set(s->set), s->references);
+    release_set(find_set(s->base), 1);
 }
 
-static void on_thread_exit(void *stocks)
+static void free_ref_cache(void *entries)
 {
-    struct thread_stocks *mine = stocks;
-    own = NULL;
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < STOCKS; i++)
-        give_back(&mine->stocks[i]);
-    pthread_mutex_unlock(&lock);
+    struct thread_ref_cache *mine = entries;
+    own_ref_cache = NULL;
+    pthread_mutex_lock(&label_sets_lock);
+    for (int i = 0; i < CACHED_SETS; i++)
+        release_cached_refs(&mine->entries[i]);
+    pthread_mutex_unlock(&label_sets_lock);
     free(mine);
 }
 
-static void make_key(void)
+static void make_ref_cache_key(void)
 {
-    has_key = pthread_key_create(&at_exit, on_thread_exit) == 0;
+    has_ref_cache_key = pthread_key_create(&ref_cache_key, free_ref_cache) == 0;
 }
 
-// NULL: no memory.
-static struct thread_stocks *own_stocks(void)
+// Returns NULL if out of memory.
+static struct thread_ref_cache *get_ref_cache(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (own)
-        return own;
-    pthread_once(&once, make_key);
-    struct thread_stocks *mine = has_key ? calloc(1, sizeof *mine) : NULL;
-    if (mine && pthread_setspecific(at_exit, mine)) {
+    if (own_ref_cache)
+        return own_ref_cache;
+    pthread_once(&once, make_ref_cache_key);
+    struct thread_ref_cache *mine = has_ref_cache_key ? calloc(1, sizeof *mine) : NULL;
+    if (mine && pthread_setspecific(ref_cache_key, mine)) {
         free(mine);
         mine = NULL;
     }
-    return own = mine;
+    return own_ref_cache = mine;
 }
 
-static struct stock *stock_of(uint32_t set)
+static struct cached_refs *find_cached_set(uint32_t set)
 {
-    for (int i = 0; own && set && i < STOCKS; i++)
-        if (own->stocks[i].set == set)
-            return &own->stocks[i];
+    for (int i = 0; own_ref_cache && set && i < CACHED_SETS; i++)
+        if (own_ref_cache->entries[i].set == set)
+            return &own_ref_cache->entries[i];
     return NULL;
 }
 
-static struct stock *stock_made_of(uint32_t base, struct str key, struct str value)
+static struct cached_refs *find_cached_operation(uint32_t base, struct str key, struct str value)
 {
-    for (int i = 0; own && i < STOCKS; i++) {
-        struct stock *s = &own->stocks[i];
+    for (int i = 0; own_ref_cache && i < CACHED_SETS; i++) {
+        struct cached_refs *s = &own_ref_cache->entries[i];
         if (s->how == (value.p ? ADDED : REMOVED) && s->base == base && s->n_key == key.n &&
             s->n_value == value.n && str_eq((struct str){s->text, key.n}, key) &&
             str_eq((struct str){s->text + key.n, value.n}, value))
@@ -308,32 +308,33 @@ static struct stock *stock_made_of(uint32_t base, struct str key, struct str val
     return NULL;
 }
 
-// With the lock held: the stock of a set, full, in place of the one that came first.
-static struct stock *stock_up(struct thread_stocks *mine, uint32_t number)
+// Makes a full entry for the set, replacing the oldest. The lock is held.
+static struct cached_refs *fill_cached_refs(struct thread_ref_cache *mine, uint32_t number)
 {
-    struct label_set *set = find(number);
+    struct label_set *set = find_set(number);
     if (!mine || !set || set == sets)
         return NULL;
-    struct stock *s = stock_of(number);
+    struct cached_refs *s = find_cached_set(number);
     if (!s) {
-        s = &mine->stocks[mine->next++ % STOCKS];
-        give_back(s);
-        *s = (struct stock){.set = number};
+        s = &mine->entries[mine->next++ % CACHED_SETS];
+        release_cached_refs(s);
+        *s = (struct cached_refs){.set = number};
     }
-    if (s->references < REFERENCES) {
-        hold(set, REFERENCES - s->references);
-        s->references = REFERENCES;
+    if (s->references < CACHED_REFERENCES) {
+        hold_set(set, CACHED_REFERENCES - s->references);
+        s->references = CACHED_REFERENCES;
     }
     return s;
 }
 
-// With the lock held.
-static void remember(struct stock *s, uint32_t base, struct str key, struct str value)
+// Stores the operation that made the set. The lock is held.
+static void set_cached_operation(struct cached_refs *s, uint32_t base, struct str key,
+                                 struct str value)
 {
-    if (!s || key.n + value.n > STOCK_TEXT || !find(base))
+    if (!s || key.n + value.n > CACHED_TEXT || !find_set(base))
         return;
-    hold(find(base), 1);
-    release(find(s->base), 1);
+    hold_set(find_set(base), 1);
+    release_set(find_set(s->base), 1);
     s->how = value.p ? ADDED : REMOVED;
     s->base = base;
     s->n_key = (uint8_t)key.n;
@@ -344,68 +345,68 @@ static void remember(struct stock *s, uint32_t base, struct str key, struct str 
         memcpy(s->text + key.n, value.p, value.n);
 }
 
-static uint32_t make(uint32_t base, struct str key, struct str value)
+static uint32_t derive_set(uint32_t base, struct str key, struct str value)
 {
-    struct stock *s = stock_made_of(base, key, value);
+    struct cached_refs *s = find_cached_operation(base, key, value);
     if (s && s->references > 1) {
         s->references--;
         return s->set;
     }
-    struct thread_stocks *mine = own_stocks();
+    struct thread_ref_cache *mine = get_ref_cache();
     uint32_t number = 0;
-    pthread_mutex_lock(&lock);
-    if (begin() && change(base, key, value, &number))
-        remember(stock_up(mine, number), base, key, value);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&label_sets_lock);
+    if (init_label_sets() && change_set(base, key, value, &number))
+        set_cached_operation(fill_cached_refs(mine, number), base, key, value);
+    pthread_mutex_unlock(&label_sets_lock);
     return number;
 }
 
 uint32_t agent_label_add(uint32_t base, struct str key, struct str value)
 {
-    return make(base, key, value.p ? value : STR(""));
+    return derive_set(base, key, value.p ? value : STR(""));
 }
 
 uint32_t agent_label_remove(uint32_t base, struct str key)
 {
-    return make(base, key, (struct str){NULL, 0});
+    return derive_set(base, key, (struct str){NULL, 0});
 }
 
 void agent_label_hold(uint32_t number)
 {
-    struct stock *s = stock_of(number);
+    struct cached_refs *s = find_cached_set(number);
     if (s && s->references > 1) {
         s->references--;
         return;
     }
-    struct thread_stocks *mine = own_stocks();
-    pthread_mutex_lock(&lock);
-    hold(find(number), 1);
-    stock_up(mine, number);
-    pthread_mutex_unlock(&lock);
+    struct thread_ref_cache *mine = get_ref_cache();
+    pthread_mutex_lock(&label_sets_lock);
+    hold_set(find_set(number), 1);
+    fill_cached_refs(mine, number);
+    pthread_mutex_unlock(&label_sets_lock);
 }
 
 void agent_label_release(uint32_t number)
 {
-    struct stock *s = stock_of(number);
-    if (s && s->references < 2 * REFERENCES) {
+    struct cached_refs *s = find_cached_set(number);
+    if (s && s->references < 2 * CACHED_REFERENCES) {
         s->references++;
         return;
     }
-    pthread_mutex_lock(&lock);
-    release(find(number), s ? REFERENCES + 1 : 1);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&label_sets_lock);
+    release_set(find_set(number), s ? CACHED_REFERENCES + 1 : 1);
+    pthread_mutex_unlock(&label_sets_lock);
     if (s)
-        s->references -= REFERENCES;
+        s->references -= CACHED_REFERENCES;
 }
 
 void agent_label_each(uint32_t number,
                       void (*visit)(void *context, struct str key, struct str value), void *context)
 {
-    pthread_mutex_lock(&lock);
-    struct label_set *set = find(number);
+    pthread_mutex_lock(&label_sets_lock);
+    struct label_set *set = find_set(number);
     struct label_set found = set ? *set : (struct label_set){0};
-    pthread_mutex_unlock(&lock);
-    // Only a sweep frees them, and the caller keeps that away.
+    pthread_mutex_unlock(&label_sets_lock);
+    // Only a sweep frees the labels, and the caller keeps sweeps out.
     for (uint32_t i = 0; i < found.n; i++)
         visit(context, found.labels[i].key, found.labels[i].value);
 }
@@ -422,13 +423,13 @@ void agent_label_build(uint32_t number, struct model_builder *b)
 
 void labels_get_counts(struct agent_label_counts *counts)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&label_sets_lock);
     *counts = (struct agent_label_counts){
         .sets = n_live,
         .memory = n_bytes + cap_sets * sizeof *sets + (buckets ? BUCKETS * sizeof *buckets : 0),
         .dropped = n_dropped,
     };
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&label_sets_lock);
 }
 
 // --- sweeping ---
@@ -456,15 +457,15 @@ static void free_set(uint32_t place)
 
 bool labels_want_sweep(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&label_sets_lock);
     bool wanted = n_idle > FEW_IDLE || (n_idle && n_bytes > MOST_BYTES / 2);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&label_sets_lock);
     return wanted;
 }
 
 void labels_mark(uint32_t number)
 {
-    struct label_set *set = find(number);
+    struct label_set *set = find_set(number);
     if (set)
         set->marked = true;
 }
@@ -483,10 +484,10 @@ void labels_sweep(void)
 
 void labels_lock(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&label_sets_lock);
 }
 
 void labels_unlock(void)
 {
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&label_sets_lock);
 }

@@ -1,18 +1,18 @@
-// What the collector does to label sets that nobody holds any more.
+// How the collector frees label sets that nobody references.
 #pragma once
 
 #include "agent/agent.h"
 
-// True if there are many of them.
+// Returns true if there are many unreferenced sets.
 bool labels_want_sweep(void);
 void labels_get_counts(struct agent_label_counts *counts);
 
-// Around sweeps and fork.
+// Hold the lock during sweeps and fork.
 void labels_lock(void);
 void labels_unlock(void);
 
-// With the lock held: a stack carries this set, so the next sweep leaves it.
+// Marks a set as used by a stack, so that the next sweep keeps it. The lock is held.
 void labels_mark(uint32_t set);
-// With the lock held: frees sets that nobody holds and that were not marked, if it was so for
-// some sweeps. Between two sweeps the rings must have been drained.
+// Frees sets that were neither referenced nor marked for several sweeps. The lock is held. The
+// rings must be drained between two sweeps.
 void labels_sweep(void);

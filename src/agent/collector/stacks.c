@@ -31,15 +31,15 @@ static bool same_build_id(struct str text, const uint8_t *bytes, size_t n)
     return true;
 }
 
-static struct str copy_text(struct arena *arena, struct str text)
+static struct str copy_stack_text(struct arena *arena, struct str text)
 {
     return (struct str){arena_copy(arena, text.p, text.n), text.n};
 }
 
-static uint16_t add_module(struct stacks *s, const struct stack_module *module)
+static uint16_t add_stack_module(struct stacks *s, const struct stack_module *module)
 {
-    struct str path = copy_text(s->arena, module->path);
-    struct str build_id = copy_text(s->arena, module->build_id);
+    struct str path = copy_stack_text(s->arena, module->path);
+    struct str build_id = copy_stack_text(s->arena, module->build_id);
     s->modules =
         arena_push(s->arena, s->modules, s->n_modules, &s->cap_modules, sizeof *s->modules);
     struct stack_module *m = &s->modules[s->n_modules];
@@ -49,13 +49,14 @@ static uint16_t add_module(struct stacks *s, const struct stack_module *module)
     return (uint16_t)s->n_modules++;
 }
 
-static uint16_t find_module(struct stacks *s, uintptr_t pc, const struct unwind_snapshot *snapshot)
+static uint16_t find_stack_module(struct stacks *s, uintptr_t pc,
+                                  const struct unwind_snapshot *snapshot)
 {
     const struct unwind_module *m = snapshot ? unwind_snapshot_find(snapshot, pc) : NULL;
     if (!m)
         return STACKS_NO_MODULE;
     struct str path = str_from(m->path);
-    // What is loaded where something else was is another module: look from the newest on.
+    // Another module may have been loaded at the same address later, so search the newest first.
     for (size_t i = s->n_modules; i-- > 0;) {
         const struct stack_module *old = &s->modules[i];
         if (old->start == m->start && old->end == m->end && str_eq(old->path, path) &&
@@ -71,12 +72,12 @@ static uint16_t find_module(struct stacks *s, uintptr_t pc, const struct unwind_
         .path = path,
         .build_id = str_from(arena_hex(s->arena, m->build_id, m->n_build_id)),
     };
-    return add_module(s, &module);
+    return add_stack_module(s, &module);
 }
 
-void stacks_note_program(struct stacks *s, uintptr_t pc, const struct unwind_snapshot *snapshot)
+void stacks_add_program(struct stacks *s, uintptr_t pc, const struct unwind_snapshot *snapshot)
 {
-    find_module(s, pc, snapshot);
+    find_stack_module(s, pc, snapshot);
 }
 
 // --- threads, ids, chains ---
@@ -115,7 +116,7 @@ static uint32_t add_ids(struct stacks *s, const struct capture_ids *ids)
     return (uint32_t)s->n_ids++;
 }
 
-// Room for a chain of n addresses behind those there are.
+// Reserves space for a chain of n addresses behind the existing ones.
 static void reserve_chain(struct stacks *s, size_t n)
 {
     s->chains = arena_push(s->arena, s->chains, s->n_chains, &s->cap_chains, sizeof *s->chains);
@@ -152,32 +153,32 @@ static uint32_t add_chain(struct stacks *s, const uintptr_t *pcs, size_t n,
     reserve_chain(s, n);
     for (size_t i = 0; i < n; i++) {
         s->pcs[s->n_pcs + i] = pcs[i];
-        s->pc_modules[s->n_pcs + i] = find_module(s, pcs[i], snapshot);
+        s->pc_modules[s->n_pcs + i] = find_stack_module(s, pcs[i], snapshot);
     }
     return commit_chain(s, n);
 }
 
 // --- stacks ---
 
-static uint64_t hash_stack(const struct stack *x)
+static uint64_t hash_stack_key(const struct stack *x)
 {
     return hash_mix(
         hash_mix((uint64_t)x->chain << 32 | x->thread, (uint64_t)x->label << 32 | x->ids),
         (uint64_t)x->kind << 1 | x->truncated);
 }
 
-static bool same(const struct stack *a, const struct stack *b)
+static bool same_stack_key(const struct stack *a, const struct stack *b)
 {
     return a->chain == b->chain && a->thread == b->thread && a->label == b->label &&
            a->ids == b->ids && a->kind == b->kind && a->truncated == b->truncated;
 }
 
-static uint32_t add_stack(struct stacks *s, const struct stack *x)
+static uint32_t add_unique_stack(struct stacks *s, const struct stack *x)
 {
-    uint64_t hash = hash_stack(x);
+    uint64_t hash = hash_stack_key(x);
     for (struct hash_probe at = hash_find(&s->index, hash); hash_hit(&s->index, &at);
          hash_next(&s->index, &at))
-        if (same(&s->items[at.item], x))
+        if (same_stack_key(&s->items[at.item], x))
             return at.item;
     s->items = arena_push(s->arena, s->items, s->n, &s->cap, sizeof *s->items);
     hash_add(&s->index, s->arena, hash, (uint32_t)s->n);
@@ -196,12 +197,12 @@ uint32_t stacks_add(struct stacks *s, const struct capture_sample *x, uint32_t t
         .kind = (uint8_t)x->kind,
         .truncated = x->kind == CAPTURE_STACK && x->end != UNWIND_END_ROOT,
     };
-    return add_stack(s, &stack);
+    return add_unique_stack(s, &stack);
 }
 
-// --- forgetting ---
+// --- dropping stacks ---
 
-// Where the parts of one table are in another: a number + 1; 0: not there yet.
+// New numbers of a table's parts in another table: number + 1; 0: not copied yet.
 struct moves {
     uint32_t *chains, *threads, *modules;
 };
@@ -212,7 +213,7 @@ static uint16_t move_module(struct stacks *s, const struct stacks *from, uint16_
     if (module == STACKS_NO_MODULE)
         return module;
     if (!moves->modules[module])
-        moves->modules[module] = add_module(s, &from->modules[module]) + 1u;
+        moves->modules[module] = add_stack_module(s, &from->modules[module]) + 1u;
     return (uint16_t)(moves->modules[module] - 1);
 }
 
@@ -243,7 +244,7 @@ static uint32_t move_thread(struct stacks *s, const struct stacks *from, uint32_
     return moves->threads[thread] - 1;
 }
 
-// Arrays that grow leave their old places behind: begin with what is needed.
+// Arrays that grow leave their old copies in the arena, so allocate them at full size.
 static void reserve_kept(struct stacks *s, const struct stacks *from, const bool *keep)
 {
     bool *counted = arena_array(s->arena, from->n_chains + 1, sizeof *counted);
@@ -270,7 +271,7 @@ void stacks_copy(struct stacks *s, const struct stacks *from, const bool *keep, 
         .modules = arena_array(s->arena, from->n_modules + 1, sizeof *moves.modules),
     };
     reserve_kept(s, from, keep);
-    // The program itself stays the first.
+    // The program itself stays the first module.
     if (from->n_modules)
         move_module(s, from, 0, &moves);
     for (size_t i = STACKS_DROPPED + 1; i < from->n; i++) {
@@ -280,20 +281,20 @@ void stacks_copy(struct stacks *s, const struct stacks *from, const bool *keep, 
         x.chain = move_chain(s, from, x.chain, &moves);
         x.thread = move_thread(s, from, x.thread, &moves);
         x.ids = add_ids(s, x.ids ? &from->ids[x.ids] : NULL);
-        to[i] = add_stack(s, &x);
+        to[i] = add_unique_stack(s, &x);
     }
 }
 
 // --- profiles ---
 
 struct writer {
-    bool threads; // as labels
+    bool threads; // add thread labels
     const struct stacks *s;
     struct model_builder b;
     uint32_t *mapping_of; // module -> mapping + 1
 };
 
-static uint32_t mapping(struct writer *w, uint16_t module)
+static uint32_t module_mapping(struct writer *w, uint16_t module)
 {
     if (module == STACKS_NO_MODULE)
         return MODEL_NONE;
@@ -323,14 +324,15 @@ static void label_hex(struct writer *w, struct str key, const void *bytes, size_
         model_build_label(&w->b, key, (struct str){text, 2 * n});
 }
 
-static void write_dropped(struct writer *w, const struct weight *weight)
+static void write_dropped_sample(struct writer *w, const struct weight *weight)
 {
     uint32_t frame = model_build_named_location(&w->b, STR("[dropped]"));
     int64_t values[2] = {(int64_t)weight->ticks, (int64_t)weight->ns};
     model_build_weighed_sample(&w->b, &frame, 1, values, (double)weight->squares);
 }
 
-static void write_stack(struct writer *w, const struct stack *stack, const struct weight *weight)
+static void write_stack_sample(struct writer *w, const struct stack *stack,
+                               const struct weight *weight)
 {
     uint32_t frames[CAPTURE_MAX_DEPTH + 1];
     size_t n = 0;
@@ -339,8 +341,8 @@ static void write_stack(struct writer *w, const struct stack *stack, const struc
         frames[n++] = model_build_named_location(&w->b, STR("[ended before a tick]"));
     for (uint32_t i = 0; i < chain->n; i++) {
         uint64_t at = chain->first + i;
-        frames[n++] =
-            model_build_location(&w->b, mapping(w, w->s->pc_modules[at]), w->s->pcs[at], NULL, 0);
+        frames[n++] = model_build_location(&w->b, module_mapping(w, w->s->pc_modules[at]),
+                                           w->s->pcs[at], NULL, 0);
     }
     if (stack->kind == CAPTURE_BLOCKED)
         frames[n++] = model_build_named_location(&w->b, STR("[signals blocked]"));
@@ -373,13 +375,13 @@ struct model_profile *stacks_profile(const struct stacks *s, const struct weight
     w.b.p->period_type = w.b.p->types[1];
     w.b.p->period = 1000000000u / hz;
     w.mapping_of = arena_array(arena, s->n_modules + 1, sizeof *w.mapping_of);
-    // The program itself comes first.
+    // The program itself must be the first mapping.
     if (s->n_modules)
-        mapping(&w, 0);
+        module_mapping(&w, 0);
     if (n && weights[STACKS_DROPPED].ticks)
-        write_dropped(&w, &weights[STACKS_DROPPED]);
+        write_dropped_sample(&w, &weights[STACKS_DROPPED]);
     for (size_t i = STACKS_DROPPED + 1; i < n; i++)
         if (weights[i].ticks)
-            write_stack(&w, &s->items[i], &weights[i]);
+            write_stack_sample(&w, &s->items[i], &weights[i]);
     return w.b.p;
 }

@@ -1,4 +1,4 @@
-// Windows and the last seconds as profiles.
+// Makes profiles from windows and from the last seconds.
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -9,16 +9,16 @@
 
 // --- rates ---
 
-static bool asks(const struct window *w)
+static bool window_wants_rate(const struct window *w)
 {
     return w->open && !w->ended && w->hz;
 }
 
-static bool conflicts(uint32_t hz, struct err *e)
+static bool rate_conflicts(uint32_t hz, struct err *e)
 {
     for (int i = 0; i < AGENT_WINDOWS; i++) {
         const struct window *w = &collector.windows[i];
-        if (asks(w) && w->hz != hz) {
+        if (window_wants_rate(w) && w->hz != hz) {
             err_set(e,
                     "another profile is being taken at %u Hz, %u Hz must wait for its end or be "
                     "forced",
@@ -29,18 +29,18 @@ static bool conflicts(uint32_t hz, struct err *e)
     return false;
 }
 
-void collector_settle_rate(void)
+void collector_apply_rate(void)
 {
     uint32_t hz = collector.base_hz;
     for (int i = 0; i < AGENT_WINDOWS; i++)
-        if (asks(&collector.windows[i]))
+        if (window_wants_rate(&collector.windows[i]))
             hz = collector.windows[i].hz;
     collector_set_rate(hz);
 }
 
 // --- windows ---
 
-static int open_window(const struct agent_window_options *o, struct err *e)
+static int open_window_locked(const struct agent_window_options *o, struct err *e)
 {
     static uint32_t opened;
     int found = -1;
@@ -53,9 +53,9 @@ static int open_window(const struct agent_window_options *o, struct err *e)
         return err_set(e, "invalid frequency %u Hz; expected 1 to 10000", o->hz);
     if (found < 0)
         return err_set(e, "%d windows are open already", AGENT_WINDOWS);
-    if (o->hz && !o->force && conflicts(o->hz, e))
+    if (o->hz && !o->force && rate_conflicts(o->hz, e))
         return AGENT_CONFLICT;
-    // What was sampled before does not belong to it.
+    // Earlier samples do not belong to the window.
     capture_account();
     collector_drain();
     struct window *w = &collector.windows[found];
@@ -67,26 +67,26 @@ static int open_window(const struct agent_window_options *o, struct err *e)
         .opened_at = process_wall_ns(),
         .opened = process_now_ns(),
     };
-    // By force: what the others asked for holds no more.
+    // If forced, override the rates of the other windows.
     for (int i = 0; o->hz && i < AGENT_WINDOWS; i++)
-        if (asks(&collector.windows[i]))
+        if (window_wants_rate(&collector.windows[i]))
             collector.windows[i].hz = o->hz;
-    collector_settle_rate();
+    collector_apply_rate();
     return w->number;
 }
 
 int agent_window_open(const struct agent_window_options *o, struct err *e)
 {
     pthread_mutex_lock(&collector.lock);
-    int window = open_window(o, e);
+    int window = open_window_locked(o, e);
     pthread_mutex_unlock(&collector.lock);
     return window;
 }
 
-static void add_comment(struct model_builder *b, const char *format, ...)
+static void add_profile_comment(struct model_builder *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void add_comment(struct model_builder *b, const char *format, ...)
+static void add_profile_comment(struct model_builder *b, const char *format, ...)
 {
     char text[256];
     va_list args;
@@ -96,7 +96,7 @@ static void add_comment(struct model_builder *b, const char *format, ...)
     model_build_comment(b, str_from(text));
 }
 
-static void add_comments(struct model_profile *p, struct arena *arena, uint64_t dropped)
+static void add_loss_comments(struct model_profile *p, struct arena *arena, uint64_t dropped)
 {
     struct model_builder b = {.p = p, .arena = arena};
     struct capture_counts c;
@@ -104,26 +104,29 @@ static void add_comments(struct model_profile *p, struct arena *arena, uint64_t 
     capture_get_counts(&c);
     labels_get_counts(&labels);
     if (dropped || c.ring_full || c.no_snapshot)
-        add_comment(&b,
-                    "kiln: dropped %llu ticks; since the start %llu for want of memory, %llu by "
-                    "full rings, %llu before the tables were ready",
-                    (unsigned long long)dropped, (unsigned long long)collector.dropped,
-                    (unsigned long long)c.ring_full, (unsigned long long)c.no_snapshot);
+        add_profile_comment(
+            &b,
+            "kiln: dropped %llu ticks; since the start %llu for want of memory, %llu by "
+            "full rings, %llu before the tables were ready",
+            (unsigned long long)dropped, (unsigned long long)collector.dropped,
+            (unsigned long long)c.ring_full, (unsigned long long)c.no_snapshot);
     if (collector.filtered)
-        add_comment(&b, "kiln: left out %llu ticks of threads other than %s since the start",
-                    (unsigned long long)collector.filtered, collector.threads);
+        add_profile_comment(&b,
+                            "kiln: left out %llu ticks of threads other than %s since the start",
+                            (unsigned long long)collector.filtered, collector.threads);
     if (labels.dropped)
-        add_comment(&b,
-                    "kiln: %llu labels were not set since the start: too many different label sets "
-                    "are held",
-                    (unsigned long long)labels.dropped);
+        add_profile_comment(
+            &b,
+            "kiln: %llu labels were not set since the start: too many different label sets "
+            "are held",
+            (unsigned long long)labels.dropped);
 }
 
-static void close_window(struct window *w)
+static void close_window_locked(struct window *w)
 {
     counts_close_window(w);
     if (collector.running)
-        collector_settle_rate();
+        collector_apply_rate();
 }
 
 static struct window *find_window(int window)
@@ -145,7 +148,7 @@ static struct model_profile *profile_of_window(const struct window *w, struct ar
         stacks_profile(&collector.stacks, w->weights, n, w->hz, !w->no_threads, arena);
     p->time_nanos = w->opened_at;
     p->duration_nanos = (int64_t)(w->ended - w->opened);
-    add_comments(p, arena, n ? w->weights[STACKS_DROPPED].ticks : 0);
+    add_loss_comments(p, arena, n ? w->weights[STACKS_DROPPED].ticks : 0);
     arena_try_end(arena);
     return p;
 }
@@ -161,7 +164,7 @@ static void end_window(struct window *w)
     w->ended = process_now_ns();
     w->hz = collector.hz;
     if (collector.running)
-        collector_settle_rate();
+        collector_apply_rate();
 }
 
 void agent_window_end(int window)
@@ -181,7 +184,7 @@ struct model_profile *agent_window_close(int window, struct arena *arena, struct
     if (w) {
         end_window(w);
         p = profile_of_window(w, arena, e);
-        close_window(w);
+        close_window_locked(w);
     } else {
         err_set(e, "window %d is not open", window);
     }
@@ -201,7 +204,7 @@ struct model_profile *agent_window_peek(int window, struct arena *arena, struct 
                 capture_account();
                 collector_drain();
             }
-            now = *w; // what was drained may have moved its counts
+            now = *w; // draining may have moved its counts
             now.ended = process_now_ns();
             now.hz = collector.hz;
         }
@@ -218,13 +221,13 @@ void agent_window_cancel(int window)
     pthread_mutex_lock(&collector.lock);
     struct window *w = find_window(window);
     if (w)
-        close_window(w);
+        close_window_locked(w);
     pthread_mutex_unlock(&collector.lock);
 }
 
 // --- the last seconds ---
 
-// The first second that is asked for. At most a second more than that is given.
+// Returns the first bucket of the requested period; at most a second more than requested.
 static uint32_t first_second(uint64_t from)
 {
     uint32_t first = 0;
@@ -252,11 +255,12 @@ static struct model_profile *build_last(uint32_t seconds, struct arena *arena)
         stacks_profile(&collector.stacks, weights, collector.stacks.n, collector.hz, true, arena);
     p->duration_nanos = (int64_t)(now - begin);
     p->time_nanos = process_wall_ns() - p->duration_nanos;
-    add_comments(p, arena, weights[STACKS_DROPPED].ticks);
+    add_loss_comments(p, arena, weights[STACKS_DROPPED].ticks);
     if (collector.short_of_memory && now - begin < asked) {
         struct model_builder b = {.p = p, .arena = arena};
-        add_comment(&b, "kiln: %.1f of the %u seconds are left; the memory limit allows no more",
-                    (double)(now - begin) / 1e9, seconds);
+        add_profile_comment(
+            &b, "kiln: %.1f of the %u seconds are left; the memory limit allows no more",
+            (double)(now - begin) / 1e9, seconds);
     }
     return p;
 }

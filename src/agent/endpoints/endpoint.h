@@ -1,4 +1,4 @@
-// Between the files of the endpoints: one request on its way to its answer.
+// Shared by the files of the endpoints: one request and its response.
 #pragma once
 
 #include "agent/agent.h"
@@ -11,34 +11,37 @@ struct exchange {
     const struct http_request *q;
     struct http_answer *a;
     struct http_later *later;
-    const struct http_server *server; // NULL: somebody else's
-    const char *prefix;               // that such a one took off the path
-    bool with_token;                  // whoever asks had to know it
+    const struct http_server *server; // NULL: the program's own server
+    const char *prefix;               // path prefix that such a server removed
+    bool with_token;                  // the server requires a token
 };
 
 struct route {
     const char *path;
-    // In the thread of the sockets. True: answered; false: x->later holds a struct job.
+    // Called in the socket thread. Returns true if it has responded, false if x->later holds a
+    // struct job.
     bool (*begin)(struct exchange *x);
-    bool posts; // POST is taken too
-    bool open;  // no token is asked for
-    // Of profiles; the defaults of their parameters.
+    bool posts; // also accepts POST
+    bool open;  // needs no token
+    // Defaults for profile parameters.
     enum agent_format format;
     uint32_t seconds, width;
-    const char *name; // what it is downloaded as
+    const char *name; // file name for downloads
 };
 
-// What is done later: when it is due, in the thread of the sockets; then in the other thread.
+// Work to do later: `due` is called in the socket thread at the due time, then `finish` in the
+// worker thread.
 struct job {
-    // 0: answered; otherwise once more after so many nanoseconds.
+    // Returns 0 when done, or the nanoseconds after which to call it again.
     uint64_t (*finish)(struct job *job, const struct http_request *q, struct http_answer *a);
     void (*abandon)(struct job *job);
-    void (*due)(struct job *job); // NULL: nothing to do then
+    void (*due)(struct job *job); // may be NULL
 };
 
-enum { ENDPOINT_SECONDS = 3600 }; // of a window at the most
+enum { ENDPOINT_SECONDS = 3600 }; // maximum length of a window
 
-// Of somebody else's server, who decides who may ask. True: answered; false: later holds a job.
+// Handles a request of the program's own server, which does the authentication. Returns true if it
+// has responded, false if later holds a job.
 bool endpoints_begin(const struct http_request *q, const char *prefix, struct http_answer *a,
                      struct http_later *later);
 
@@ -48,23 +51,23 @@ bool endpoint_symbol(struct exchange *x);
 bool endpoint_index(struct exchange *x);
 bool endpoint_metrics(struct exchange *x);
 
-// Parameters. One that is there but empty, as a form sends it, is not there: *value stays. -1 with
-// e filled, which names the parameter, its value and what is accepted.
+// Parse one query parameter. If it is missing or empty, as forms send it, *value is unchanged.
+// Return -1 and fill e with the name, the value and what is accepted if it is invalid.
 int endpoint_number(struct str query, const char *name, uint32_t least, uint32_t most,
                     uint32_t *value, struct err *e);
 int endpoint_switch(struct str query, const char *name, bool *value, struct err *e);
-// Those that say how a profile is written, and the defaults of the route.
+// Parses the parameters for the output format, with the route's defaults.
 int endpoint_output(const struct exchange *x, struct agent_output *o, struct err *e);
 
-// The headers of a profile that is downloaded as name.
+// Sets the response headers for a profile to download as `name`.
 void endpoint_describe(struct http_answer *a, enum agent_format format, const char *name);
-// p as the answer; NULL, or what cannot be written: 503 with what e says.
+// Responds with p. If p is NULL or cannot be written, responds 503 with the message in e.
 void endpoint_answer(const struct http_request *q, struct http_answer *a, struct model_profile *p,
                      struct arena *arena, const struct agent_output *o, const char *name,
                      struct err *e);
 
-// Compresses the body if the client takes that and it is worth it.
+// Compresses the body if the client accepts gzip and the body is large enough.
 void endpoint_compress(const struct http_request *q, struct http_answer *a);
 
-// Whether the request carries the token, as Bearer or as the password of Basic.
+// Returns whether the request has the token, as Bearer token or Basic password.
 bool endpoint_authorized(const struct http_request *q, const char *token);

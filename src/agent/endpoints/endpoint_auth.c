@@ -1,10 +1,10 @@
-// Who may ask.
+// Authentication.
 #include <strings.h>
 
 #include "agent/endpoints/endpoint.h"
 
-// Takes as long for a wrong token as for the right one of the same length.
-static bool same_secret(struct str given, struct str secret)
+// Constant-time comparison: takes as long for a wrong token as for the right one.
+static bool secrets_equal(struct str given, struct str secret)
 {
     unsigned char different = given.n != secret.n;
     for (size_t i = 0; i < given.n; i++)
@@ -19,8 +19,8 @@ static int base64_digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-// What follows the colon of USER:PASSWORD; n is 0 if there is none.
-static struct str password(struct str encoded, char *text, size_t size)
+// Decodes USER:PASSWORD and returns the password; empty if there is none.
+static struct str decode_password(struct str encoded, char *text, size_t size)
 {
     size_t n = 0;
     uint32_t bits = 0;
@@ -47,10 +47,10 @@ bool endpoint_authorized(const struct http_request *q, const char *token)
     char text[1024];
     struct str given = http_header(q, STR("Authorization")), secret = str_from(token);
     if (given.n > 7 && strncasecmp(given.p, "Bearer ", 7) == 0)
-        return same_secret(str_trim(str_from_to(given, 7, given.n)), secret);
-    // pprof takes http://:TOKEN@HOST, and a browser asks for a password.
+        return secrets_equal(str_trim(str_from_to(given, 7, given.n)), secret);
+    // pprof uses http://:TOKEN@HOST, and browsers ask for a password.
     if (given.n > 6 && strncasecmp(given.p, "Basic ", 6) == 0)
-        return same_secret(password(str_trim(str_from_to(given, 6, given.n)), text, sizeof text),
-                           secret);
+        return secrets_equal(
+            decode_password(str_trim(str_from_to(given, 6, given.n)), text, sizeof text), secret);
     return false;
 }

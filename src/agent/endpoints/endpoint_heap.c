@@ -1,4 +1,4 @@
-// Heap profiles: parameters, the difference between two snapshots, the answer.
+// Heap profile endpoints: parameters, the difference between two snapshots, the response.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 enum { MEMORY = 1 << 30 };
 
 struct parameters {
-    uint32_t seconds; // 0: all since sampling began
+    uint32_t seconds; // 0: everything since sampling began
     struct agent_output output;
 };
 
@@ -20,11 +20,11 @@ struct request {
     const char *name;
     bool allocs;
     struct arena *arena;
-    struct model_profile *first; // of a window
+    struct model_profile *first; // snapshot at the start of the window
     char title[128];
 };
 
-static int get_parameters(const struct exchange *x, struct parameters *p, struct err *e)
+static int parse_heap_parameters(const struct exchange *x, struct parameters *p, struct err *e)
 {
     struct str query = x->q->query;
     uint32_t debug = 0;
@@ -39,7 +39,7 @@ static int get_parameters(const struct exchange *x, struct parameters *p, struct
     return 0;
 }
 
-static bool is_off(struct err *e)
+static bool heap_profiling_is_off(struct err *e)
 {
     const struct heap_source *source = heap_source();
     struct err why = {""};
@@ -73,7 +73,7 @@ static void show_allocations(struct model_profile *p)
             p->default_type = name;
 }
 
-static struct model_profile *make_profile(struct request *r, struct err *e)
+static struct model_profile *make_heap_profile(struct request *r, struct err *e)
 {
     struct model_profile *p = heap_profile(r->arena, e);
     if (p && r->first)
@@ -83,16 +83,17 @@ static struct model_profile *make_profile(struct request *r, struct err *e)
     return p;
 }
 
-// --- answers ---
+// --- responses ---
 
-static void abandon(struct job *job)
+static void abandon_heap_job(struct job *job)
 {
     struct request *r = (struct request *)job;
     arena_free(r->arena);
     free(r);
 }
 
-static uint64_t finish(struct job *job, const struct http_request *q, struct http_answer *a)
+static uint64_t finish_heap_job(struct job *job, const struct http_request *q,
+                                struct http_answer *a)
 {
     struct request *r = (struct request *)job;
     struct err e = {"no memory for a profile"};
@@ -104,10 +105,10 @@ static uint64_t finish(struct job *job, const struct http_request *q, struct htt
         if (r->first)
             return (uint64_t)r->p.seconds * 1000000000u;
     } else if (r->arena) {
-        p = make_profile(r, &e);
+        p = make_heap_profile(r, &e);
     }
     endpoint_answer(q, a, p, r->arena, &r->p.output, r->name, &e);
-    abandon(job);
+    abandon_heap_job(job);
     return 0;
 }
 
@@ -115,11 +116,11 @@ bool endpoint_heap(struct exchange *x)
 {
     struct parameters p;
     struct err e = {""};
-    if (get_parameters(x, &p, &e)) {
+    if (parse_heap_parameters(x, &p, &e)) {
         http_answer_text(x->a, 400, "%s", e.message);
         return true;
     }
-    if (is_off(&e)) {
+    if (heap_profiling_is_off(&e)) {
         http_answer_text(x->a, 403, "%s", e.message);
         return true;
     }
@@ -133,7 +134,7 @@ bool endpoint_heap(struct exchange *x)
         http_answer_text(x->a, 503, "no memory for a profile");
         return true;
     }
-    *r = (struct request){.job = {finish, abandon},
+    *r = (struct request){.job = {finish_heap_job, abandon_heap_job},
                           .p = p,
                           .name = x->route->name,
                           .allocs = strcmp(x->route->name, "allocs") == 0};

@@ -1,7 +1,7 @@
-// Heap profiles as Go prints them, and as pprof reads them.
+// Heap profiles in the text format that Go prints and pprof reads.
 //
-// Go's numbers are of samples only, to be scaled up by who reads them; ours are estimates already,
-// so the header says that every byte was sampled (heap/2 is an interval of one: Go doubles it).
+// Go's numbers count samples, and readers scale them up. Ours are estimates already, so the header
+// claims that every byte was sampled: heap/2 means an interval of one, because Go doubles it.
 #include <stdlib.h>
 
 #include "agent/heap/heap_source.h"
@@ -9,7 +9,7 @@
 enum { ALLOC_OBJECTS, ALLOC_SPACE, INUSE_OBJECTS, INUSE_SPACE, N_VALUES };
 
 struct columns {
-    int at[N_VALUES]; // -1: the profile has none
+    int at[N_VALUES]; // column index; -1: missing
 };
 
 static struct columns find_columns(const struct model_profile *p)
@@ -26,7 +26,7 @@ static struct columns find_columns(const struct model_profile *p)
     return c;
 }
 
-static int64_t value(const int64_t *values, const struct columns *c, int k)
+static int64_t column_value(const int64_t *values, const struct columns *c, int k)
 {
     return c->at[k] < 0 ? 0 : values[c->at[k]];
 }
@@ -42,7 +42,7 @@ struct row {
     size_t sample;
 };
 
-static int by_size(const void *a, const void *b)
+static int compare_heap_rows(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
     if (x->values[INUSE_SPACE] != y->values[INUSE_SPACE])
@@ -50,8 +50,8 @@ static int by_size(const void *a, const void *b)
     return x->sample < y->sample ? -1 : 1;
 }
 
-// Readers take addresses for those of returns, one behind the call.
-static void write_stack(struct out *out, const struct model_profile *p, size_t sample)
+// Readers expect return addresses, which follow the call.
+static void write_text_stack(struct out *out, const struct model_profile *p, size_t sample)
 {
     const uint32_t *stack = model_stack(p, sample);
     for (uint32_t i = 0; i < p->stack_len[sample]; i++)
@@ -90,18 +90,18 @@ void heap_write_text(const struct model_profile *p, struct arena *arena, struct 
     for (size_t i = 0; i < p->n_samples; i++) {
         rows[i].sample = i;
         for (int k = 0; k < N_VALUES; k++) {
-            rows[i].values[k] = value(model_values(p, i), &c, k);
+            rows[i].values[k] = column_value(model_values(p, i), &c, k);
             total[k] += rows[i].values[k];
         }
     }
-    qsort(rows, p->n_samples, sizeof *rows, by_size);
+    qsort(rows, p->n_samples, sizeof *rows, compare_heap_rows);
     out_text(out, "heap profile: ");
     write_counts(out, total);
     out_printf(out, " heap/2\n# estimates: one sample every %lld bytes on average\n",
                (long long)p->period);
     for (size_t i = 0; i < p->n_samples; i++) {
         write_counts(out, rows[i].values);
-        write_stack(out, p, rows[i].sample);
+        write_text_stack(out, p, rows[i].sample);
     }
     write_mappings(out, p);
 }

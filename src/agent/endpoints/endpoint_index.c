@@ -1,4 +1,4 @@
-// /debug/pprof/: what there is, for people.
+// The HTML page of /debug/pprof/.
 #include <errno.h>
 #include <stdio.h>
 #include <sys/random.h>
@@ -8,7 +8,7 @@
 #include "agent/heap/heap_source.h"
 #include "agent_assets.h"
 
-static void escape(struct out *out, struct str text)
+static void write_escaped_html(struct out *out, struct str text)
 {
     for (size_t i = 0; i < text.n; i++) {
         switch (text.p[i]) {
@@ -30,7 +30,7 @@ static void escape(struct out *out, struct str text)
     }
 }
 
-// 12 345 678: digits in threes, as they can be read.
+// Groups digits in threes: 12 345 678.
 static void write_count(struct out *out, uint64_t n)
 {
     char text[32];
@@ -181,7 +181,7 @@ static const char endpoints[] =
     "<tr><td><a href=\"../../health\">/health</a><td>ok\n"
     "</tbody>\n</table>\n";
 
-// The command lines are for the address that the page was asked for.
+// The command lines use the address that the page was requested from.
 static void write_commands(struct out *out, const struct exchange *x)
 {
     struct str host = x->q->host.n ? x->q->host : STR("localhost");
@@ -190,15 +190,15 @@ static void write_commands(struct out *out, const struct exchange *x)
     const char *token = x->with_token ? ":$KILN_TOKEN@" : "";
     out_text(out, "<h2>From a terminal</h2>\n<pre>");
     out_printf(out, "pprof -top \"http://%s", token);
-    escape(out, host);
-    escape(out, prefix);
+    write_escaped_html(out, host);
+    write_escaped_html(out, prefix);
     out_printf(out, "/debug/pprof/profile?seconds=10\"\ngo tool pprof \"http://%s", token);
-    escape(out, host);
-    escape(out, prefix);
+    write_escaped_html(out, host);
+    write_escaped_html(out, prefix);
     out_printf(out, "/debug/pprof/profile?seconds=10\"\ncurl %s-o flame.html \"http://",
                curl_token);
-    escape(out, host);
-    escape(out, prefix);
+    write_escaped_html(out, host);
+    write_escaped_html(out, prefix);
     out_text(out, "/debug/pprof/profile?seconds=10&amp;format=html\"</pre>\n");
 }
 
@@ -222,9 +222,9 @@ bool endpoint_index(struct exchange *x)
     out_text(out,
              "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
              "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>");
-    escape(out, program);
+    write_escaped_html(out, program);
     out_printf(out, ": kiln</title>\n<style nonce=\"%s\">\n%s</style>\n<h1>", nonce, index_css);
-    escape(out, program);
+    write_escaped_html(out, program);
     out_printf(out, "</h1>\n<p class=\"faint\">process %d, profiled by kiln " KILN_VERSION "</p>\n",
                (int)getpid());
     write_state(out);

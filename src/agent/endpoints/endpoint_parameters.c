@@ -1,4 +1,4 @@
-// What the parameters and the answers of profiles have in common.
+// Parameters and responses that CPU and heap profiles share.
 #include <stdio.h>
 
 #include "agent/endpoints/endpoint.h"
@@ -6,7 +6,7 @@
 enum { VALUE_MAX = 64, LEAST_WIDTH = 200, MOST_WIDTH = 20000 };
 
 static const struct {
-    const char *name, *type, *ending; // ending: is downloaded under such a name, not shown
+    const char *name, *type, *ending; // file extension; NULL: show it instead of downloading it
     bool compress;
 } formats[] = {
     [AGENT_PPROF] = {"pprof", "application/octet-stream", "pb.gz", false},
@@ -19,7 +19,7 @@ static const struct {
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
-// --- parameters: one that is there but empty, as a form sends it, is not there ---
+// --- parameters: an empty one, as forms send it, counts as missing ---
 
 int endpoint_number(struct str query, const char *name, uint32_t least, uint32_t most,
                     uint32_t *value, struct err *e)
@@ -49,7 +49,7 @@ int endpoint_switch(struct str query, const char *name, bool *value, struct err 
     return 0;
 }
 
-static int get_format(struct str query, enum agent_format *format, struct err *e)
+static int parse_format(struct str query, enum agent_format *format, struct err *e)
 {
     char text[VALUE_MAX];
     int found = http_parameter(query, "format", text, sizeof text, e);
@@ -70,11 +70,11 @@ int endpoint_output(const struct exchange *x, struct agent_output *o, struct err
     *o = (struct agent_output){.format = x->route->format, .width = x->route->width};
     if (endpoint_number(query, "image_width", LEAST_WIDTH, MOST_WIDTH, &o->width, e) ||
         endpoint_switch(query, "symbolize", &names, e) ||
-        endpoint_switch(query, "labels", &labels, e) || get_format(query, &o->format, e))
+        endpoint_switch(query, "labels", &labels, e) || parse_format(query, &o->format, e))
         return -1;
     o->addresses = !names;
     o->no_labels = !labels;
-    // TiKV's way to ask for a profile that is not gzipped.
+    // TiKV clients request an uncompressed profile this way.
     if (o->format == AGENT_PPROF &&
         http_list_has(http_header(x->q, STR("Content-Type")), STR("application/protobuf")))
         o->format = AGENT_PPROF_PLAIN;
@@ -89,7 +89,7 @@ void endpoint_describe(struct http_answer *a, enum agent_format format, const ch
         snprintf(text, sizeof text, "attachment; filename=\"%s.%s\"", name, formats[format].ending);
         http_answer_header(a, "Content-Disposition", text);
     }
-    // What a flame graph needs is in it.
+    // Flame graphs are self-contained.
     if (format == AGENT_SVG || format == AGENT_HTML)
         http_answer_header(a, "Content-Security-Policy",
                            "default-src 'none'; style-src 'unsafe-inline'; script-src "

@@ -1,4 +1,4 @@
-// CPU profiles: parameters, the window, the answer.
+// CPU profile endpoints: parameters, the window, the response.
 #include <stdlib.h>
 
 #include "agent/endpoints/endpoint.h"
@@ -11,7 +11,7 @@ struct parameters {
     struct agent_output output;
 };
 
-static int get_parameters(const struct exchange *x, struct parameters *p, struct err *e)
+static int parse_profile_parameters(const struct exchange *x, struct parameters *p, struct err *e)
 {
     struct str query = x->q->query;
     uint32_t seconds = 0;
@@ -37,7 +37,8 @@ struct window {
     const char *name;
 };
 
-static uint64_t finish(struct job *job, const struct http_request *q, struct http_answer *a)
+static uint64_t finish_profile_job(struct job *job, const struct http_request *q,
+                                   struct http_answer *a)
 {
     struct window *w = (struct window *)job;
     struct err e = {"no memory for a profile"};
@@ -54,13 +55,13 @@ static uint64_t finish(struct job *job, const struct http_request *q, struct htt
     return 0;
 }
 
-// The window is as long as it was asked for, however long its answer must wait for others.
-static void due(struct job *job)
+// Ends the window on time, however long its response must wait for others.
+static void end_profile_window(struct job *job)
 {
     agent_window_end(((struct window *)job)->window);
 }
 
-static void abandon(struct job *job)
+static void abandon_profile_job(struct job *job)
 {
     struct window *w = (struct window *)job;
     if (w->window >= 0)
@@ -72,7 +73,7 @@ bool endpoint_profile(struct exchange *x)
 {
     struct parameters p;
     struct err e = {""};
-    if (get_parameters(x, &p, &e)) {
+    if (parse_profile_parameters(x, &p, &e)) {
         http_answer_text(x->a, 400, "%s", e.message);
         return true;
     }
@@ -86,7 +87,8 @@ bool endpoint_profile(struct exchange *x)
         http_answer_text(x->a, 503, "no memory for a profile");
         return true;
     }
-    *w = (struct window){{finish, abandon, due}, -1, p, x->route->name};
+    *w = (struct window){
+        {finish_profile_job, abandon_profile_job, end_profile_window}, -1, p, x->route->name};
     struct agent_window_options o = {.hz = p.hz, .force = p.force};
     if (!p.last && (w->window = agent_window_open(&o, &e)) < 0) {
         bool conflict = w->window == AGENT_CONFLICT;

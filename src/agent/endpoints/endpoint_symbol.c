@@ -1,20 +1,21 @@
-// Names of addresses, as pprof asks for them when a profile came without.
+// /debug/pprof/symbol: names of addresses, which pprof requests for profiles without symbols.
 #include <stdlib.h>
 
 #include "agent/endpoints/endpoint.h"
 
-// An address that is asked for again and again makes the answer longer than the question.
+// Repeated addresses could make the response much longer than the request.
 enum { NAME_MAX_BYTES = 4096, ANSWER_MAX_BYTES = 16 << 20 };
 
 // 0xHEX or decimal.
-static bool to_address(struct str word, uint64_t *address)
+static bool parse_address(struct str word, uint64_t *address)
 {
     word = str_trim(word);
     bool hex = str_starts(word, STR("0x")) || str_starts(word, STR("0X"));
     return str_to_u64(str_from_to(word, hex ? 2 : 0, word.n), hex ? 16 : 10, address);
 }
 
-static uint64_t finish(struct job *job, const struct http_request *q, struct http_answer *a)
+static uint64_t finish_symbol_job(struct job *job, const struct http_request *q,
+                                  struct http_answer *a)
 {
     struct str words = str_eq(q->method, STR("POST")) ? q->body : q->query;
     char name[NAME_MAX_BYTES];
@@ -22,7 +23,7 @@ static uint64_t finish(struct job *job, const struct http_request *q, struct htt
         size_t plus = str_find(words, STR("+"), from);
         size_t to = plus == SIZE_MAX ? words.n : plus;
         uint64_t address;
-        if (to_address(str_from_to(words, from, to), &address) &&
+        if (parse_address(str_from_to(words, from, to), &address) &&
             agent_symbol((uintptr_t)address, name, sizeof name))
             out_printf(&a->body, "0x%llx %s\n", (unsigned long long)address, name);
         from = to + 1;
@@ -32,20 +33,20 @@ static uint64_t finish(struct job *job, const struct http_request *q, struct htt
     return 0;
 }
 
-static void abandon(struct job *job)
+static void abandon_symbol_job(struct job *job)
 {
     free(job);
 }
 
 bool endpoint_symbol(struct exchange *x)
 {
-    // The count only has to be more than none: it says that there are symbols to be had.
+    // pprof only checks that the count is not 0.
     x->a->type = "text/plain; charset=utf-8";
     out_text(&x->a->body, "num_symbols: 1\n");
     struct job *job = x->q->body.n || x->q->query.n ? malloc(sizeof *job) : NULL;
     if (!job)
         return true;
-    *job = (struct job){.finish = finish, .abandon = abandon};
+    *job = (struct job){.finish = finish_symbol_job, .abandon = abandon_symbol_job};
     x->later->state = job;
     return false;
 }

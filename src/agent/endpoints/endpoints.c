@@ -18,25 +18,25 @@
 enum { TOKEN_MAX = 512, WORTH_COMPRESSING = 1024 };
 
 static struct {
-    pthread_mutex_t lock; // guards server and stopping; the rest is set before it serves
+    pthread_mutex_t lock; // guards server and stopping; the rest is set before serving starts
     struct http_server *server;
     bool stopping;
-    pid_t pid; // that serves
+    pid_t pid; // the serving process
     bool check_host;
-    struct listener listener; // what is known of it; the socket is the server's
+    struct listener listener; // a copy without the socket, which the server owns
     char token[TOKEN_MAX + 1];
 } serving = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-// --- the small ones ---
+// --- small endpoints ---
 
-static bool health(struct exchange *x)
+static bool endpoint_health(struct exchange *x)
 {
     http_answer_text(x->a, 200, "ok");
     return true;
 }
 
-// The arguments, joined by NULs as Go does it.
-static bool cmdline(struct exchange *x)
+// The arguments joined by NULs, as Go does it.
+static bool endpoint_cmdline(struct exchange *x)
 {
     char buffer[4096];
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -52,7 +52,7 @@ static bool cmdline(struct exchange *x)
     return true;
 }
 
-static bool to_index(struct exchange *x)
+static bool redirect_to_index(struct exchange *x)
 {
     http_answer_text(x->a, 301, "see /debug/pprof/");
     char where[512];
@@ -75,8 +75,8 @@ static bool to_index(struct exchange *x)
 
 static const struct route routes[] = {
     {.path = "/debug/pprof/", .begin = endpoint_index},
-    {.path = "/debug/pprof", .begin = to_index},
-    {.path = "/", .begin = to_index},
+    {.path = "/debug/pprof", .begin = redirect_to_index},
+    {.path = "/", .begin = redirect_to_index},
     CPU("/debug/pprof/profile", AGENT_PPROF, .seconds = 30),
     CPU("/debug/pprof/profile/flamegraph", AGENT_SVG, .seconds = 30),
     CPU("/pprof/profile/report", AGENT_PPROF, .seconds = 10),
@@ -87,13 +87,13 @@ static const struct route routes[] = {
     HEAP("/debug/pprof/allocs/flamegraph", AGENT_SVG, "allocs"),
     HEAP("/pprof/heap/report", AGENT_PPROF, "heap"),
     HEAP("/pprof/heap/flamegraph", AGENT_SVG, "heap", .width = 2500),
-    {.path = "/debug/pprof/cmdline", .begin = cmdline},
+    {.path = "/debug/pprof/cmdline", .begin = endpoint_cmdline},
     {.path = "/debug/pprof/symbol", .begin = endpoint_symbol, .posts = true},
-    {.path = "/health", .begin = health, .open = true},
+    {.path = "/health", .begin = endpoint_health, .open = true},
     {.path = "/metrics", .begin = endpoint_metrics},
 };
 
-static const struct route *find_route(struct str path)
+static const struct route *find_endpoint(struct str path)
 {
     char text[128] = "";
     ptrdiff_t n = http_unescape(path, false, text, sizeof text);
@@ -104,7 +104,7 @@ static const struct route *find_route(struct str path)
     return NULL;
 }
 
-// --- answering ---
+// --- handling requests ---
 
 void endpoint_compress(const struct http_request *q, struct http_answer *a)
 {
@@ -123,7 +123,7 @@ void endpoint_compress(const struct http_request *q, struct http_answer *a)
     http_answer_header(a, "Content-Encoding", "gzip");
 }
 
-static bool refused(const struct exchange *x)
+static bool reject_request(const struct exchange *x)
 {
     struct err e = {""};
     struct http_answer *a = x->a;
@@ -152,64 +152,65 @@ static bool refused(const struct exchange *x)
     return true;
 }
 
-static bool answer(struct exchange *x)
+static bool handle_endpoint_request(struct exchange *x)
 {
     http_answer_header(x->a, "X-Content-Type-Options", "nosniff");
     http_answer_header(x->a, "Cache-Control", "no-store");
-    bool answered = refused(x) || x->route->begin(x);
-    // So that pprof shows the sentence and not only the number.
+    bool answered = reject_request(x) || x->route->begin(x);
+    // pprof then shows the message in addition to the status.
     if (answered && x->a->status >= 400)
         http_answer_header(x->a, "X-Go-Pprof", "1");
     return answered;
 }
 
-static bool begin(void *context, const struct http_server *server, const struct http_request *q,
-                  struct http_answer *a, struct http_later *later)
+static bool begin_endpoint_request(void *context, const struct http_server *server,
+                                   const struct http_request *q, struct http_answer *a,
+                                   struct http_later *later)
 {
     struct exchange x = {
-        .route = find_route(q->path),
+        .route = find_endpoint(q->path),
         .q = q,
         .a = a,
         .later = later,
         .server = server,
         .with_token = *serving.token,
     };
-    return answer(&x);
+    return handle_endpoint_request(&x);
 }
 
-// Mounted at a path that is /debug/pprof already, requests come without it.
-static const struct route *find_mounted(struct str path)
+// If the program's server mounts us at /debug/pprof, paths come without it.
+static const struct route *find_mounted_endpoint(struct str path)
 {
     char text[128];
-    const struct route *route = find_route(path);
+    const struct route *route = find_endpoint(path);
     if (route || path.n >= sizeof text - 16)
         return route;
     snprintf(text, sizeof text, "/debug/pprof%.*s", (int)path.n, path.p);
-    return find_route(str_from(text));
+    return find_endpoint(str_from(text));
 }
 
 bool endpoints_begin(const struct http_request *q, const char *prefix, struct http_answer *a,
                      struct http_later *later)
 {
     struct exchange x = {
-        .route = find_mounted(q->path),
+        .route = find_mounted_endpoint(q->path),
         .q = q,
         .a = a,
         .later = later,
         .prefix = prefix,
     };
-    return answer(&x);
+    return handle_endpoint_request(&x);
 }
 
-static void due(void *context, void *state)
+static void request_is_due(void *context, void *state)
 {
     struct job *job = state;
     if (job->due)
         job->due(job);
 }
 
-static uint64_t finish(void *context, const struct http_request *q, void *state,
-                       struct http_answer *a)
+static uint64_t finish_request(void *context, const struct http_request *q, void *state,
+                               struct http_answer *a)
 {
     struct job *job = state;
     uint64_t again = job->finish(job, q, a);
@@ -218,7 +219,7 @@ static uint64_t finish(void *context, const struct http_request *q, void *state,
     return again;
 }
 
-static void abandon(void *context, void *state)
+static void abandon_request(void *context, void *state)
 {
     struct job *job = state;
     job->abandon(job);
@@ -226,21 +227,21 @@ static void abandon(void *context, void *state)
 
 // --- fork: the child does not serve ---
 
-static void before_fork(void)
+static void endpoints_before_fork(void)
 {
     pthread_mutex_lock(&serving.lock);
     if (serving.server)
         http_server_before_fork(serving.server);
 }
 
-static void after_fork_in_parent(void)
+static void endpoints_after_fork_in_parent(void)
 {
     if (serving.server)
         http_server_after_fork_in_parent(serving.server);
     pthread_mutex_unlock(&serving.lock);
 }
 
-static void after_fork_in_child(void)
+static void endpoints_after_fork_in_child(void)
 {
     if (serving.server)
         http_server_after_fork_in_child(serving.server);
@@ -249,23 +250,23 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&serving.lock);
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void register_endpoint_fork_hooks(void)
 {
-    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
-                                                    after_fork_in_child};
+    static const struct process_fork_hooks hooks = {
+        endpoints_before_fork, endpoints_after_fork_in_parent, endpoints_after_fork_in_child};
     process_on_fork(PROCESS_FORK_ENDPOINTS, &hooks);
 }
 
 // --- start and stop ---
 
-// What is allocated for answers is not the program's.
-static void enter_thread(void)
+// Allocations for responses must not count as the program's.
+static void enter_endpoint_thread(void)
 {
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
 }
 
-static void wake_to_park(void)
+static void endpoints_wake_to_park(void)
 {
     if (pthread_mutex_trylock(&serving.lock))
         return;
@@ -274,10 +275,15 @@ static void wake_to_park(void)
     pthread_mutex_unlock(&serving.lock);
 }
 
-static int start(const char *address, const char *token, struct err *e)
+static int start_endpoints_locked(const char *address, const char *token, struct err *e)
 {
-    static const struct http_handler handler = {NULL,    begin,        due, finish,
-                                                abandon, enter_thread, true};
+    static const struct http_handler handler = {NULL,
+                                                begin_endpoint_request,
+                                                request_is_due,
+                                                finish_request,
+                                                abandon_request,
+                                                enter_endpoint_thread,
+                                                true};
     struct listener listener;
     if (serving.server)
         return err_set(e, "%s is being served already", serving.listener.address);
@@ -299,14 +305,14 @@ static int start(const char *address, const char *token, struct err *e)
 
 int endpoints_serve(const char *address, const char *token, struct err *e)
 {
-    own_threads_on_park(wake_to_park);
+    own_threads_on_park(endpoints_wake_to_park);
     pthread_mutex_lock(&serving.lock);
-    int result = start(address, token, e);
+    int result = start_endpoints_locked(address, token, e);
     pthread_mutex_unlock(&serving.lock);
     return result;
 }
 
-// Without the lock while threads are waited for: they may wait for a fork, and that for us.
+// Joins threads without the lock: they may wait for a fork, which waits for this lock.
 void endpoints_stop(void)
 {
     pthread_mutex_lock(&serving.lock);
@@ -333,7 +339,7 @@ bool endpoints_address(char *text, size_t n)
     return served;
 }
 
-// Not in a child of vfork, which is in our memory.
+// Does nothing in a child of vfork, which shares our memory.
 void endpoints_leave(void)
 {
     if (serving.pid && !sandbox_confines_caller() && serving.pid == getpid() &&
@@ -344,7 +350,7 @@ void endpoints_leave(void)
     }
 }
 
-__attribute__((destructor)) static void leave(void)
+__attribute__((destructor)) static void endpoints_at_exit(void)
 {
     endpoints_leave();
 }

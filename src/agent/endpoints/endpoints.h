@@ -1,5 +1,5 @@
-// The HTTP endpoints of a service: /debug/pprof/ as Go has it, and what users of TiKV, PostHog
-// and jemalloc_pprof have in their notes. docs/libkiln.md lists them.
+// The HTTP endpoints of a service: Go's /debug/pprof/, and the paths that users of TiKV, PostHog
+// and jemalloc_pprof know. docs/libkiln.md lists them.
 #pragma once
 
 #include <stdbool.h>
@@ -7,11 +7,12 @@
 
 #include "base/err.h"
 
-// address as in net/listen.h; token NULL: none is asked for. -1 with e filled.
+// Starts serving. address: see net/listen.h; token NULL: no authentication. Returns -1 and fills e
+// on failure.
 int endpoints_serve(const char *address, const char *token, struct err *e);
 void endpoints_stop(void);
-// Where it listens, with the port that was chosen: http://HOST:PORT or unix:/PATH. False if
-// nothing is served.
+// Gets the address being served, including a port chosen by the kernel: http://HOST:PORT or
+// unix:/PATH. Returns false if nothing is served.
 bool endpoints_address(char *text, size_t n);
-// At the end of the process the threads are not waited for, but a unix socket's file goes.
+// At process exit: does not wait for threads, but removes the file of a Unix socket.
 void endpoints_leave(void);

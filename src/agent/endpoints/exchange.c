@@ -1,4 +1,4 @@
-// The endpoints for programs that have an HTTP server of their own.
+// The endpoints for programs with their own HTTP server.
 #include "agent/abi.h"
 
 #include <stdio.h>
@@ -11,19 +11,19 @@ enum { ANSWER_MAX = 1 << 30, TARGET_MAX = 8192 };
 struct kiln_exchange {
     struct http_request request;
     struct http_answer answer;
-    struct job *job;    // NULL: answered
-    char *texts;        // what the request points into
-    char headers[1024]; // of the answer
+    struct job *job;    // NULL: responded
+    char *texts;        // copies of the strings in request
+    char headers[1024]; // of the response
 };
 
-static size_t length(const char *text)
+static size_t text_bytes(const char *text)
 {
     return text ? strlen(text) + 1 : 0;
 }
 
-static struct str copy(char **to, const char *text)
+static struct str copy_request_text(char **to, const char *text)
 {
-    size_t n = length(text);
+    size_t n = text_bytes(text);
     if (n == 0)
         return (struct str){"", 0};
     memcpy(*to, text, n);
@@ -32,7 +32,7 @@ static struct str copy(char **to, const char *text)
     return s;
 }
 
-static size_t count_headers(const char *const *headers)
+static size_t count_request_headers(const char *const *headers)
 {
     size_t n = 0;
     while (headers && n < HTTP_HEADERS_MAX && headers[2 * n] && headers[2 * n + 1])
@@ -40,21 +40,21 @@ static size_t count_headers(const char *const *headers)
     return n;
 }
 
-static int fill(struct kiln_exchange *x, const struct kiln_request *r)
+static int fill_exchange(struct kiln_exchange *x, const struct kiln_request *r)
 {
     struct http_request *q = &x->request;
-    q->n_headers = count_headers(r->headers);
-    size_t n = length(r->method) + length(r->target) + r->body_size + 1;
+    q->n_headers = count_request_headers(r->headers);
+    size_t n = text_bytes(r->method) + text_bytes(r->target) + r->body_size + 1;
     for (size_t i = 0; i < 2 * q->n_headers; i++)
-        n += length(r->headers[i]);
+        n += text_bytes(r->headers[i]);
     char *to = x->texts = malloc(n);
     if (!to)
         return -1;
-    q->method = copy(&to, r->method);
-    q->path = copy(&to, r->target);
+    q->method = copy_request_text(&to, r->method);
+    q->path = copy_request_text(&to, r->target);
     for (size_t i = 0; i < q->n_headers; i++) {
-        q->headers[i].name = copy(&to, r->headers[2 * i]);
-        q->headers[i].value = copy(&to, r->headers[2 * i + 1]);
+        q->headers[i].name = copy_request_text(&to, r->headers[2 * i]);
+        q->headers[i].value = copy_request_text(&to, r->headers[2 * i + 1]);
     }
     if (r->body_size)
         memcpy(to, r->body, r->body_size);
@@ -71,7 +71,7 @@ static int fill(struct kiln_exchange *x, const struct kiln_request *r)
     return 0;
 }
 
-static void describe(struct kiln_exchange *x)
+static void set_exchange_headers(struct kiln_exchange *x)
 {
     struct http_answer *a = &x->answer;
     if (a->body.error)
@@ -85,11 +85,11 @@ static void describe(struct kiln_exchange *x)
 EXPORT struct kiln_exchange *kiln_exchange_begin(const struct kiln_request *request,
                                                  uint64_t *delay_ns)
 {
-    struct kiln_request r = KNOWN(kiln_request, request);
-    OURS;
+    struct kiln_request r = ABI_SIZED_COPY(kiln_request, request);
+    ABI_SCOPE;
     struct kiln_exchange *x = calloc(1, sizeof *x);
     *delay_ns = 0;
-    if (!x || fill(x, &r)) {
+    if (!x || fill_exchange(x, &r)) {
         free(x);
         return NULL;
     }
@@ -103,20 +103,20 @@ EXPORT struct kiln_exchange *kiln_exchange_begin(const struct kiln_request *requ
     if (x->job)
         *delay_ns = later.delay_ns ? later.delay_ns : 1;
     else
-        describe(x);
+        set_exchange_headers(x);
     return x;
 }
 
 EXPORT void kiln_exchange_due(struct kiln_exchange *x)
 {
-    OURS;
+    ABI_SCOPE;
     if (x->job && x->job->due)
         x->job->due(x->job);
 }
 
 EXPORT uint64_t kiln_exchange_finish(struct kiln_exchange *x)
 {
-    OURS;
+    ABI_SCOPE;
     if (!x->job)
         return 0;
     uint64_t again = x->job->finish(x->job, &x->request, &x->answer);
@@ -125,7 +125,7 @@ EXPORT uint64_t kiln_exchange_finish(struct kiln_exchange *x)
     x->job = NULL;
     if (x->answer.status >= 400)
         http_answer_header(&x->answer, "X-Go-Pprof", "1");
-    describe(x);
+    set_exchange_headers(x);
     return 0;
 }
 
@@ -145,7 +145,7 @@ EXPORT void kiln_exchange_free(struct kiln_exchange *x)
 {
     if (!x)
         return;
-    OURS;
+    ABI_SCOPE;
     if (x->job)
         x->job->abandon(x->job);
     out_fini(&x->answer.body);

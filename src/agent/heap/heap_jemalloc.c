@@ -1,4 +1,4 @@
-// Heap profiles by jemalloc's own profiler: its text dumps, read and completed here.
+// Heap profiles from jemalloc's own profiler: reads and completes its text dumps.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,13 +17,13 @@
 #include "symbol/elf.h"
 
 enum {
-    HEADERS_MAX = 64 << 10, // of an ELF file: they and the notes are at its start
+    HEADERS_MAX = 64 << 10, // of an ELF file: its headers and notes are at its start
     MOST_LG_SAMPLE = 40,
 };
 
 // --- settings ---
 
-static int control(const char *name, void *old, size_t n_old, void *fresh, size_t n_fresh)
+static int call_mallctl(const char *name, void *old, size_t n_old, void *fresh, size_t n_fresh)
 {
     jemalloc_mallctl *mallctl = jemalloc_control();
     size_t n = n_old;
@@ -36,20 +36,20 @@ static int control(const char *name, void *old, size_t n_old, void *fresh, size_
 static bool read_switch(const char *name)
 {
     bool value = false;
-    return control(name, &value, sizeof value, NULL, 0) == 0 && value;
+    return call_mallctl(name, &value, sizeof value, NULL, 0) == 0 && value;
 }
 
-static bool available(void)
+static bool jemalloc_available(void)
 {
     return read_switch("opt.prof");
 }
 
-static bool active(void)
+static bool jemalloc_active(void)
 {
-    return available() && read_switch("prof.active");
+    return jemalloc_available() && read_switch("prof.active");
 }
 
-static int refuse(struct err *e)
+static int explain_no_jemalloc(struct err *e)
 {
     if (!jemalloc_control())
         return err_set(e, "no jemalloc was found in this process");
@@ -63,79 +63,79 @@ static int refuse(struct err *e)
 
 static int set_active(bool on, struct err *e)
 {
-    if (!available())
-        return refuse(e);
-    int failed = control("prof.active", NULL, 0, &on, sizeof on);
+    if (!jemalloc_available())
+        return explain_no_jemalloc(e);
+    int failed = call_mallctl("prof.active", NULL, 0, &on, sizeof on);
     return failed ? err_set(e, "jemalloc did not switch its profiler %s: %s", on ? "on" : "off",
                             strerror(failed))
                   : 0;
 }
 
-static int activate(struct err *e)
+static int jemalloc_activate(struct err *e)
 {
     return set_active(true, e);
 }
 
-static int deactivate(struct err *e)
+static int jemalloc_deactivate(struct err *e)
 {
     return set_active(false, e);
 }
 
-static uint64_t interval(void)
+static uint64_t jemalloc_interval(void)
 {
     size_t lg = 0;
-    if (control("prof.lg_sample", &lg, sizeof lg, NULL, 0) &&
-        control("opt.lg_prof_sample", &lg, sizeof lg, NULL, 0))
+    if (call_mallctl("prof.lg_sample", &lg, sizeof lg, NULL, 0) &&
+        call_mallctl("opt.lg_prof_sample", &lg, sizeof lg, NULL, 0))
         return 0;
     return lg < 64 ? UINT64_C(1) << lg : 0;
 }
 
-// jemalloc knows powers of two, and forgets what it has sampled when the interval changes.
-static int set_interval(uint64_t bytes, struct err *e)
+// jemalloc only supports powers of two, and discards its samples when the interval changes.
+static int jemalloc_set_interval(uint64_t bytes, struct err *e)
 {
     size_t lg = 0;
-    if (!available())
-        return refuse(e);
+    if (!jemalloc_available())
+        return explain_no_jemalloc(e);
     while (lg < MOST_LG_SAMPLE && (UINT64_C(1) << lg) < bytes)
         lg++;
     if (bytes == 0 || (UINT64_C(1) << lg) < bytes)
         return err_set(e, "an interval of %llu bytes: 1 to 2^%d are accepted",
                        (unsigned long long)bytes, MOST_LG_SAMPLE);
-    int failed = control("prof.reset", NULL, 0, &lg, sizeof lg);
+    int failed = call_mallctl("prof.reset", NULL, 0, &lg, sizeof lg);
     return failed ? err_set(e, "jemalloc did not change its interval: %s", strerror(failed)) : 0;
 }
 
-// What is in use is known exactly, where jemalloc counts at all.
-static void get_counts(struct heap_counts *counts)
+// jemalloc knows exactly how much is in use, if its statistics are enabled.
+static void jemalloc_get_counts(struct heap_counts *counts)
 {
     uint64_t epoch = 1;
     size_t allocated = 0;
     *counts = (struct heap_counts){0};
-    if (control("epoch", NULL, 0, &epoch, sizeof epoch) ||
-        control("stats.allocated", &allocated, sizeof allocated, NULL, 0))
+    if (call_mallctl("epoch", NULL, 0, &epoch, sizeof epoch) ||
+        call_mallctl("stats.allocated", &allocated, sizeof allocated, NULL, 0))
         return;
     counts->knows_live = true;
     counts->live_bytes = allocated;
 }
 
-// What is allocated for a profile does not belong into the next one. Returns whether what the
-// calling thread allocates was sampled.
+// Keeps allocations made for a profile out of the next one. Returns whether the calling thread was
+// sampled before.
 static bool sample_this_thread(bool on)
 {
     bool was = false;
-    return control("thread.prof.active", &was, sizeof was, &on, sizeof on) == 0 && was;
+    return call_mallctl("thread.prof.active", &was, sizeof was, &on, sizeof on) == 0 && was;
 }
 
 void heap_jemalloc_leave_out_thread(void)
 {
-    if (available())
+    if (jemalloc_available())
         sample_this_thread(false);
 }
 
 // --- dumps ---
 
-// jemalloc takes only a name. That of a file in memory needs no place and leaves nothing behind;
-// where that cannot be had, a file in the usual place, which is gone as soon as it was written.
+// jemalloc needs a file name. A memfd's needs no directory and leaves nothing behind. If there is
+// none, use a file in /tmp and remove it right after it was written.
 struct dump {
     int fd;
     char path[64];
@@ -144,7 +144,7 @@ struct dump {
 
 static bool open_in_memory(struct dump *d)
 {
-    // Of this thread: the endpoints' threads have a descriptor table of their own.
+    // thread-self, because the endpoint threads have their own descriptor table.
     d->fd = memfd_create("kiln-heap", MFD_CLOEXEC);
     snprintf(d->path, sizeof d->path, "/proc/thread-self/fd/%d", d->fd);
     if (d->fd >= 0 && access(d->path, W_OK) == 0)
@@ -162,14 +162,14 @@ static bool open_on_disk(struct dump *d)
     return d->fd >= 0;
 }
 
-static int write_dump(struct dump *d, struct err *e)
+static int write_jemalloc_dump(struct dump *d, struct err *e)
 {
     *d = (struct dump){.fd = -1};
     if (!open_in_memory(d) && !open_on_disk(d))
         return err_set(e, "no place for a dump of jemalloc, neither in memory nor in /tmp: %s",
                        strerror(errno));
     const char *path = d->path;
-    int failed = control("prof.dump", NULL, 0, &path, sizeof path);
+    int failed = call_mallctl("prof.dump", NULL, 0, &path, sizeof path);
     if (d->on_disk)
         unlink(d->path);
     if (!failed)
@@ -178,7 +178,8 @@ static int write_dump(struct dump *d, struct err *e)
     return err_set(e, "jemalloc could not dump its profile: %s", strerror(failed));
 }
 
-static struct model_profile *read_dump(const struct dump *d, struct arena *arena, struct err *e)
+static struct model_profile *read_jemalloc_dump(const struct dump *d, struct arena *arena,
+                                                struct err *e)
 {
     struct stat st;
     if (fstat(d->fd, &st) || st.st_size <= 0) {
@@ -196,10 +197,10 @@ static struct model_profile *read_dump(const struct dump *d, struct arena *arena
     return p;
 }
 
-// --- what the dump does not say ---
+// --- completing the dump ---
 
-// By reading what is mapped, not what lies under the path by now. A module may be unloaded
-// meanwhile: the kernel looks, not we.
+// Reads what is mapped rather than the file at the path, which may have changed. Reads through the
+// kernel, because the module may be unloaded meanwhile.
 static uint32_t build_id_at(int memory, uint64_t start, uint8_t *buffer, struct model_strings *s)
 {
     char text[2 * ELF_BUILD_ID_MAX + 1];
@@ -214,7 +215,7 @@ static uint32_t build_id_at(int memory, uint64_t start, uint8_t *buffer, struct 
     return digits ? model_intern(s, (struct str){text, digits}) : 0;
 }
 
-// A file's headers are where its offset 0 is mapped, which is before its code, in the list too.
+// A file's headers are mapped where its offset is 0, before its code in the list.
 static void add_build_ids(struct model_profile *p, int memory, uint8_t *buffer)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -229,7 +230,7 @@ static void add_build_ids(struct model_profile *p, int memory, uint8_t *buffer)
         if (offset && strtoull(offset, NULL, 16) == 0)
             headers = start;
         while (i < p->n_mappings && p->mappings[i].start < start)
-            i++; // it is no longer there
+            i++; // no longer mapped
         if (i < p->n_mappings && p->mappings[i].start == start) {
             struct str file = model_str(p, p->mappings[i].file);
             if (file.n && (file.p[0] == '/' || str_eq(file, STR("[vdso]"))))
@@ -241,7 +242,7 @@ static void add_build_ids(struct model_profile *p, int memory, uint8_t *buffer)
         fclose(maps);
 }
 
-static void strip_deleted(struct model_profile *p)
+static void strip_deleted_suffix(struct model_profile *p)
 {
     struct str mark = STR(" (deleted)");
     for (uint32_t i = 0; i < p->n_mappings; i++) {
@@ -251,8 +252,8 @@ static void strip_deleted(struct model_profile *p)
     }
 }
 
-// A dump without samples does not show whether totals are being counted.
-static void add_types(struct model_profile *p, struct arena *arena)
+// A dump without samples does not show whether jemalloc accumulates totals.
+static void add_alloc_types(struct model_profile *p, struct arena *arena)
 {
     if (p->n_samples || p->n_types != 2 || !read_switch("opt.prof_accum"))
         return;
@@ -267,11 +268,11 @@ static void add_types(struct model_profile *p, struct arena *arena)
     p->n_types = 4;
 }
 
-static void complete(struct model_profile *p, int memory, struct arena *arena)
+static void complete_dump(struct model_profile *p, int memory, struct arena *arena)
 {
     heap_drop_allocator(p);
-    add_types(p, arena);
-    strip_deleted(p);
+    add_alloc_types(p, arena);
+    strip_deleted_suffix(p);
     if (memory >= 0)
         add_build_ids(p, memory, arena_alloc(arena, HEADERS_MAX));
     if (p->n_types == 2) {
@@ -282,12 +283,13 @@ static void complete(struct model_profile *p, int memory, struct arena *arena)
     p->time_nanos = process_wall_ns();
 }
 
-static int try_to_complete(struct model_profile *p, int memory, struct arena *arena, struct err *e)
+static int try_to_complete_dump(struct model_profile *p, int memory, struct arena *arena,
+                                struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
-    complete(p, memory, arena);
+    complete_dump(p, memory, arena);
     arena_try_end(arena);
     return 0;
 }
@@ -296,22 +298,22 @@ static struct model_profile *dump_and_read(struct arena *arena, struct err *e)
 {
     struct dump dump;
     jemalloc_find_code();
-    if (write_dump(&dump, e))
+    if (write_jemalloc_dump(&dump, e))
         return NULL;
-    struct model_profile *p = read_dump(&dump, arena, e);
+    struct model_profile *p = read_jemalloc_dump(&dump, arena, e);
     close(dump.fd);
     int memory = p ? open("/proc/self/mem", O_RDONLY | O_CLOEXEC) : -1;
-    if (p && try_to_complete(p, memory, arena, e))
+    if (p && try_to_complete_dump(p, memory, arena, e))
         p = NULL;
     if (memory >= 0)
         close(memory);
     return p;
 }
 
-static struct model_profile *snapshot(struct arena *arena, struct err *e)
+static struct model_profile *jemalloc_snapshot(struct arena *arena, struct err *e)
 {
-    if (!available()) {
-        refuse(e);
+    if (!jemalloc_available()) {
+        explain_no_jemalloc(e);
         return NULL;
     }
     bool sampled = sample_this_thread(false);
@@ -323,12 +325,12 @@ static struct model_profile *snapshot(struct arena *arena, struct err *e)
 
 const struct heap_source heap_jemalloc = {
     .name = "jemalloc",
-    .available = available,
-    .active = active,
-    .activate = activate,
-    .deactivate = deactivate,
-    .interval = interval,
-    .set_interval = set_interval,
-    .snapshot = snapshot,
-    .counts = get_counts,
+    .available = jemalloc_available,
+    .active = jemalloc_active,
+    .activate = jemalloc_activate,
+    .deactivate = jemalloc_deactivate,
+    .interval = jemalloc_interval,
+    .set_interval = jemalloc_set_interval,
+    .snapshot = jemalloc_snapshot,
+    .counts = jemalloc_get_counts,
 };

@@ -13,14 +13,14 @@
 #include "symbol/elf.h"
 
 enum {
-    // jemalloc's functions lie together, its static ones (whose names say nothing) among those
-    // that are known by their prefix.
+    // jemalloc's functions are adjacent; its static functions, which have no prefix, lie between
+    // those that have one.
     GAP = 16 << 10,
-    CROWD = 20,
+    LEAST_CLUSTER = 20,
     RANGES_MAX = 20000,
 };
 
-// Where libkiln.a is linked into a program with jemalloc, the linker finds them.
+// Resolved by the linker if libkiln.a is linked into a program with jemalloc.
 extern jemalloc_mallctl mallctl __attribute__((weak));
 extern jemalloc_mallctl _rjem_mallctl __attribute__((weak));
 extern jemalloc_mallctl je_mallctl __attribute__((weak));
@@ -32,18 +32,18 @@ struct range {
     uint64_t start, end;
 };
 
-// Sorted, disjoint; published once and never freed, so that no lock is needed, which a fork could
+// Sorted and disjoint. Published once and never freed, so readers need no lock, which a fork could
 // leave locked.
 struct code {
     size_t n;
     struct range ranges[];
 };
 
-static _Atomic(jemalloc_mallctl *) told, found_control;
+static _Atomic(jemalloc_mallctl *) program_mallctl, found_mallctl;
 static atomic_bool searched;
 static _Atomic(struct code *) code;
 
-// --- the control function ---
+// --- mallctl ---
 
 static void match_control(void *context, const struct elf_symbol *symbol)
 {
@@ -53,7 +53,7 @@ static void match_control(void *context, const struct elf_symbol *symbol)
             addresses[i] = symbol->addr;
 }
 
-// What has to be added to addresses of the program's file.
+// Difference between run-time addresses and those in the program's file.
 static bool program_bias(struct elf *elf, uint64_t *bias)
 {
     const struct elf_segment *segments;
@@ -101,30 +101,30 @@ static jemalloc_mallctl *find_control(void)
 
 jemalloc_mallctl *jemalloc_control(void)
 {
-    jemalloc_mallctl *control = atomic_load(&told);
+    jemalloc_mallctl *control = atomic_load(&program_mallctl);
     if (control)
         return control;
     if (!atomic_load(&searched)) {
-        atomic_store(&found_control, find_control());
+        atomic_store(&found_mallctl, find_control());
         atomic_store(&searched, true);
     }
-    return atomic_load(&found_control);
+    return atomic_load(&found_mallctl);
 }
 
 void jemalloc_set_control(jemalloc_mallctl *control)
 {
-    atomic_store(&told, control);
+    atomic_store(&program_mallctl, control);
 }
 
-// --- its code ---
+// --- code ranges ---
 
 struct collection {
     struct range *ranges;
     size_t n, cap;
-    uint64_t control, bias; // where the control function is in memory, and what that means
+    uint64_t control, bias; // run-time address of mallctl, and the load bias that follows from it
 };
 
-// In the file that has the control function, these are jemalloc's.
+// Whether the name is jemalloc's, in the file that contains mallctl.
 static bool is_jemalloc(const char *name)
 {
     static const char *const functions[] = {
@@ -141,7 +141,7 @@ static bool is_jemalloc(const char *name)
     return false;
 }
 
-// Rust's ways to the allocator.
+// Rust's wrappers around the allocator.
 static bool is_shim(const char *name)
 {
     static const char *const parts[] = {
@@ -155,13 +155,13 @@ static bool is_shim(const char *name)
     return false;
 }
 
-static void add_range(struct collection *c, uint64_t start, uint64_t end)
+static void add_code_range(struct collection *c, uint64_t start, uint64_t end)
 {
     if (c->n == c->cap) {
         size_t cap = c->cap ? 2 * c->cap : 512;
         struct range *more = cap <= RANGES_MAX ? realloc(c->ranges, cap * sizeof *more) : NULL;
         if (!more)
-            return; // the rest is taken for the program's
+            return; // the remaining functions count as the program's
         c->ranges = more;
         c->cap = cap;
     }
@@ -172,14 +172,14 @@ static void collect_named(void *context, const struct elf_symbol *symbol)
 {
     struct collection *c = context;
     if (symbol->size && is_jemalloc(symbol->name))
-        add_range(c, symbol->addr, symbol->addr + symbol->size);
+        add_code_range(c, symbol->addr, symbol->addr + symbol->size);
 }
 
 static void collect_shims(void *context, const struct elf_symbol *symbol)
 {
     struct collection *c = context;
     if (symbol->size && is_shim(symbol->name))
-        add_range(c, symbol->addr, symbol->addr + symbol->size);
+        add_code_range(c, symbol->addr, symbol->addr + symbol->size);
 }
 
 static int by_start(const void *a, const void *b)
@@ -188,8 +188,8 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-// Overlapping ones become one; c is sorted.
-static void join_overlaps(struct collection *c)
+// Merges overlapping ranges; c is sorted.
+static void merge_overlaps(struct collection *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->n; i++) {
@@ -208,8 +208,8 @@ static void sort_ranges(struct collection *c)
         qsort(c->ranges, c->n, sizeof *c->ranges, by_start);
 }
 
-// Where many are close to each other, what is between them is jemalloc's too.
-static void join_crowds(struct collection *c)
+// Where many ranges are close to each other, the code between them is jemalloc's as well.
+static void merge_clusters(struct collection *c)
 {
     size_t n = 0;
     sort_ranges(c);
@@ -218,7 +218,7 @@ static void join_crowds(struct collection *c)
         uint64_t end = c->ranges[i].end;
         for (; to < c->n && c->ranges[to].start <= end + GAP; to++)
             end = c->ranges[to].end > end ? c->ranges[to].end : end;
-        if (to - i >= CROWD)
+        if (to - i >= LEAST_CLUSTER)
             c->ranges[n++] = (struct range){c->ranges[i].start, end};
         else
             for (size_t k = i; k < to; k++)
@@ -236,9 +236,8 @@ static void find_bias(void *context, const struct elf_symbol *symbol)
             c->bias = c->control - symbol->addr;
 }
 
-// The file that an address of this process is mapped from; false: a library of jemalloc's own, or
-// none.
-static bool file_of(uintptr_t address, char *path, size_t n)
+// Gets the file mapped at an address. Returns false if it is a libjemalloc, or if there is none.
+static bool mapped_file_path(uintptr_t address, char *path, size_t n)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[PATH_MAX + 128];
@@ -259,10 +258,10 @@ static bool file_of(uintptr_t address, char *path, size_t n)
     return found;
 }
 
-static struct code *publishable(struct collection *c)
+static struct code *make_code_ranges(struct collection *c)
 {
     sort_ranges(c);
-    join_overlaps(c);
+    merge_overlaps(c);
     struct code *made = malloc(sizeof *made + c->n * sizeof *made->ranges);
     if (!made)
         return NULL;
@@ -278,9 +277,9 @@ static struct code *find_code(uintptr_t control)
     struct err ignored;
     struct collection c = {.control = control}, shims = {0};
     struct elf *elf = NULL;
-    if (file_of(control ? control : getauxval(AT_ENTRY), path, sizeof path)) {
-        bool own =
-            file_of(getauxval(AT_ENTRY), program, sizeof program) && strcmp(path, program) == 0;
+    if (mapped_file_path(control ? control : getauxval(AT_ENTRY), path, sizeof path)) {
+        bool own = mapped_file_path(getauxval(AT_ENTRY), program, sizeof program) &&
+                   strcmp(path, program) == 0;
         elf = elf_open(own ? "/proc/self/exe" : path, ELF_IN_HOST, &ignored);
         if (elf && own)
             program_bias(elf, &c.bias);
@@ -289,13 +288,13 @@ static struct code *find_code(uintptr_t control)
         if (control) {
             elf_each_symbol(elf, find_bias, &c);
             elf_each_symbol(elf, collect_named, &c);
-            join_crowds(&c);
+            merge_clusters(&c);
         }
         elf_each_symbol(elf, collect_shims, &shims);
         for (size_t i = 0; i < shims.n; i++)
-            add_range(&c, shims.ranges[i].start, shims.ranges[i].end);
+            add_code_range(&c, shims.ranges[i].start, shims.ranges[i].end);
     }
-    struct code *made = publishable(&c);
+    struct code *made = make_code_ranges(&c);
     elf_free(elf);
     free(shims.ranges);
     free(c.ranges);

@@ -1,4 +1,4 @@
-// Our own sampling of whatever allocator, by libkiln_malloc or by an allocator that tells us.
+// kiln's own heap sampling, for any allocator with hooks: libkiln_malloc, or one that calls us.
 #include "agent/heap/heap_sampler.h"
 
 #include <pthread.h>
@@ -16,8 +16,8 @@
 enum { ROUND_MS = 100 };
 
 static struct {
-    pthread_mutex_t lock; // guards all of capture_heap_* but the hooks
-    _Atomic bool hooked;  // somebody tells us of allocations
+    pthread_mutex_t lock; // guards capture_heap_* except the hooks
+    _Atomic bool hooked;  // an allocator calls our hooks
     _Atomic bool has_thread;
 } sampler = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -26,7 +26,7 @@ void heap_sampler_hooked(void)
     atomic_store(&sampler.hooked, true);
 }
 
-// --- keeping up: tables for new code, modules for new stacks ---
+// --- background work: tables for new code, modules for new stacks ---
 
 void heap_sampler_round(void)
 {
@@ -36,8 +36,8 @@ void heap_sampler_round(void)
     pthread_mutex_unlock(&sampler.lock);
 }
 
-// While CPU time is sampled the collector does it.
-static void *keep_up(void *context)
+// While CPU time is sampled, the collector does this work.
+static void *sampler_main(void *context)
 {
     capture_heap_enter();
     bool alone = false;
@@ -55,15 +55,15 @@ static void *keep_up(void *context)
     return NULL;
 }
 
-void heap_sampler_keep_up(void)
+void heap_sampler_start_thread(void)
 {
     pthread_t thread;
     struct err ignored;
     if (!capture_heap_active() || capture_running() || atomic_exchange(&sampler.has_thread, true))
         return;
-    // Without the thread, code that is loaded later has no unwind tables; the profile shows that.
+    // Without the thread, code loaded later has no unwind tables; the profile shows that.
     if (keeper_start(&ignored) ||
-        own_thread_start(&thread, keep_up, NULL, OWN_THREAD_DETACHED | OWN_THREAD_FILES,
+        own_thread_start(&thread, sampler_main, NULL, OWN_THREAD_DETACHED | OWN_THREAD_FILES,
                          "for unwind tables", &ignored))
         atomic_store(&sampler.has_thread, false);
 }
@@ -80,8 +80,7 @@ void heap_sampler_after_fork_in_parent(void)
     pthread_mutex_unlock(&sampler.lock);
 }
 
-// There is no thread that keeps up: what is loaded from now on is known when a profile is asked
-// for.
+// The child has no background thread: newly loaded code is processed when a profile is requested.
 void heap_sampler_after_fork_in_child(void)
 {
     atomic_store(&sampler.has_thread, false);
@@ -97,34 +96,35 @@ int heap_sampler_start(const struct capture_heap_options *options, struct err *e
     int result = capture_heap_start(options, e);
     pthread_mutex_unlock(&sampler.lock);
     if (result == 0)
-        heap_sampler_keep_up();
+        heap_sampler_start_thread();
     return result;
 }
 
-static bool available(void)
+static bool sampler_available(void)
 {
     const void *blocks[HEAP_BLOCKS];
-    return atomic_load(&sampler.hooked) || capture_heap_told() || capture_heap_image(blocks) > 0;
+    return atomic_load(&sampler.hooked) || capture_heap_hook_called() ||
+           capture_heap_image(blocks) > 0;
 }
 
-static int activate(struct err *e)
+static int sampler_activate(struct err *e)
 {
     struct capture_heap_options options = {0};
     if (capture_heap_active())
         return 0;
-    if (!available())
+    if (!sampler_available())
         return err_set(e, "nobody tells kiln of allocations: preload or link libkiln_malloc.so");
     return heap_sampler_start(&options, e);
 }
 
-static int deactivate(struct err *e)
+static int sampler_deactivate(struct err *e)
 {
     (void)e;
     capture_heap_stop();
     return 0;
 }
 
-static int set_interval(uint64_t bytes, struct err *e)
+static int sampler_set_interval(uint64_t bytes, struct err *e)
 {
     pthread_mutex_lock(&sampler.lock);
     int result = capture_heap_set_interval(bytes, e);
@@ -132,7 +132,7 @@ static int set_interval(uint64_t bytes, struct err *e)
     return result;
 }
 
-static struct model_profile *read_image(struct arena *arena, struct err *e)
+static struct model_profile *read_sampler_image(struct arena *arena, struct err *e)
 {
     const void *blocks[HEAP_BLOCKS];
     size_t n = capture_heap_image(blocks);
@@ -150,17 +150,17 @@ static struct model_profile *read_image(struct arena *arena, struct err *e)
     return p;
 }
 
-static struct model_profile *snapshot(struct arena *arena, struct err *e)
+static struct model_profile *sampler_snapshot(struct arena *arena, struct err *e)
 {
     capture_heap_enter();
     pthread_mutex_lock(&sampler.lock);
-    struct model_profile *p = read_image(arena, e);
+    struct model_profile *p = read_sampler_image(arena, e);
     pthread_mutex_unlock(&sampler.lock);
     capture_heap_leave();
     return p;
 }
 
-static void get_counts(struct heap_counts *counts)
+static void sampler_get_counts(struct heap_counts *counts)
 {
     const void *blocks[HEAP_BLOCKS];
     *counts = (struct heap_counts){0};
@@ -175,12 +175,12 @@ static void get_counts(struct heap_counts *counts)
 
 const struct heap_source heap_sampler = {
     .name = "kiln",
-    .available = available,
+    .available = sampler_available,
     .active = capture_heap_active,
-    .activate = activate,
-    .deactivate = deactivate,
+    .activate = sampler_activate,
+    .deactivate = sampler_deactivate,
     .interval = capture_heap_interval,
-    .set_interval = set_interval,
-    .snapshot = snapshot,
-    .counts = get_counts,
+    .set_interval = sampler_set_interval,
+    .snapshot = sampler_snapshot,
+    .counts = sampler_get_counts,
 };

@@ -1,7 +1,7 @@
-// Heap profiles of this process. Two sources: our own sampling of whatever allocator
-// (heap_sampler), and the profiler of a jemalloc that the process runs on (heap_jemalloc).
+// Heap profiles of this process. There are two sources: kiln's own sampling of any allocator
+// (heap_sampler), and the profiler of the process's jemalloc (heap_jemalloc).
 //
-// Every function may be called from any thread, none from a signal handler.
+// All functions may be called from any thread but not from a signal handler.
 #pragma once
 
 #include <stdbool.h>
@@ -12,42 +12,42 @@
 #include "base/out.h"
 #include "model/profile.h"
 
-// For those who watch: what can be had without a snapshot.
+// For metrics: what is known without a snapshot.
 struct heap_counts {
     bool knows_samples, knows_live;
-    uint64_t samples;    // taken since sampling began
+    uint64_t samples;    // since sampling began
     uint64_t live_bytes; // in use now
 };
 
 struct heap_source {
     const char *name;        // "kiln" | "jemalloc"
-    bool (*available)(void); // could be switched on in this process
-    bool (*active)(void);    // now, from the source of truth, not from start-up options
+    bool (*available)(void); // could be activated in this process
+    bool (*active)(void);    // is active now; asks the allocator rather than the start-up options
     int (*activate)(struct err *e);
     int (*deactivate)(struct err *e);
     uint64_t (*interval)(void); // mean bytes between samples
     int (*set_interval)(uint64_t bytes, struct err *e);
-    // Everything since sampling began: alloc_objects/count, alloc_space/bytes,
-    // inuse_objects/count, inuse_space/bytes (jemalloc without accumulated counts: the inuse pair
-    // only), default inuse_space, period type space/bytes, period = interval; addresses, mappings,
-    // build ids; no names. In arena. NULL with e filled.
+    // Returns a profile of everything since sampling began: alloc_objects/count, alloc_space/bytes,
+    // inuse_objects/count, inuse_space/bytes (from jemalloc without accumulated counts only the
+    // inuse pair), default inuse_space, period type space/bytes, period = interval; with addresses,
+    // mappings and build ids, without names. In arena. Returns NULL and fills e on failure.
     struct model_profile *(*snapshot)(struct arena *arena, struct err *e);
-    // Cheap; NULL: nothing is known.
+    // Cheap. NULL: no counts are known.
     void (*counts)(struct heap_counts *counts);
 };
 
 extern const struct heap_source heap_sampler;
 extern const struct heap_source heap_jemalloc;
 
-// The source to use: the active one; else the one available (jemalloc's first); NULL if there is
-// none.
+// Returns the source to use: the active one, else an available one, jemalloc first; NULL if there
+// is none.
 const struct heap_source *heap_source(void);
 
-// The calling thread is the profiler's: jemalloc does not sample what it allocates.
+// Keeps jemalloc from sampling the calling thread, which is one of the profiler's.
 void heap_jemalloc_leave_out_thread(void);
 
-// Stacks begin where the program asks for memory: what is the allocator's goes.
+// Removes the allocator's frames from the leaf end of stacks.
 void heap_drop_allocator(struct model_profile *p);
 
-// As Go prints a heap profile for debug=1.
+// Writes p as Go prints a heap profile for debug=1.
 void heap_write_text(const struct model_profile *p, struct arena *arena, struct out *out);

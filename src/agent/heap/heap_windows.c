@@ -1,5 +1,5 @@
-// Heap profiles as the C interface gives them out: everything so far, or the difference since a
-// window was opened.
+// Heap profiles for the C interface: everything so far, or the difference since a window was
+// opened.
 #include "agent/heap/heap_windows.h"
 
 #include <pthread.h>
@@ -11,33 +11,33 @@
 enum { WINDOWS = 16 };
 
 struct window {
-    struct arena *arena; // NULL: not open
+    struct arena *arena; // NULL: not open yet
     struct model_profile *base;
     int number;
     bool reserved;
 };
 
 static struct window windows[WINDOWS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t heap_windows_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // --- fork ---
 
 void heap_windows_before_fork(void)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&heap_windows_lock);
 }
 
 void heap_windows_after_fork_in_parent(void)
 {
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&heap_windows_lock);
 }
 
-// Windows that a thread of the parent's is about to open are nobody's here.
+// The child closes windows that a thread of the parent was about to open.
 void heap_windows_after_fork_in_child(void)
 {
     for (int i = 0; i < WINDOWS; i++)
         windows[i].reserved = windows[i].arena;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&heap_windows_lock);
 }
 
 // --- profiles ---
@@ -52,32 +52,32 @@ struct model_profile *heap_profile(struct arena *arena, struct err *e)
     return NULL;
 }
 
-// A place; -1: there is none.
-static int reserve(void)
+// Reserves a slot; -1: none is left.
+static int reserve_heap_window(void)
 {
     static uint32_t opened;
     int found = -1;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&heap_windows_lock);
     for (int i = 0; i < WINDOWS && found < 0; i++)
         if (!windows[i].reserved)
             found = i;
     if (found >= 0)
         windows[found] =
             (struct window){.reserved = true, .number = window_number(&opened, found, WINDOWS)};
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&heap_windows_lock);
     return found;
 }
 
-static void give_back(int place)
+static void free_heap_window(int place)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&heap_windows_lock);
     windows[place] = (struct window){0};
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&heap_windows_lock);
 }
 
 int heap_window_open(struct err *e)
 {
-    int place = reserve();
+    int place = reserve_heap_window();
     if (place < 0)
         return err_set(e, "%d windows of the heap are open already", WINDOWS);
     struct arena *arena = arena_new(0);
@@ -86,33 +86,34 @@ int heap_window_open(struct err *e)
         err_set(e, "no memory for a heap profile");
     if (!base) {
         arena_free(arena);
-        give_back(place);
+        free_heap_window(place);
         return -1;
     }
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&heap_windows_lock);
     windows[place].arena = arena;
     windows[place].base = base;
     int number = windows[place].number;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&heap_windows_lock);
     return number;
 }
 
-static struct window take(int window)
+static struct window take_heap_window(int window)
 {
     struct window w = {0};
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&heap_windows_lock);
     int place = window % WINDOWS;
     if (window >= 0 && windows[place].arena && windows[place].number == window) {
         w = windows[place];
         windows[place] = (struct window){0};
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&heap_windows_lock);
     return w;
 }
 
-// Both may lack the types that jemalloc does not always count.
-static struct model_profile *subtract(struct model_profile *now, struct model_profile *base,
-                                      bool all, struct arena *arena, struct err *e)
+// Either profile may lack the types that jemalloc does not always count.
+static struct model_profile *subtract_heap_profiles(struct model_profile *now,
+                                                    struct model_profile *base, bool all,
+                                                    struct arena *arena, struct err *e)
 {
     double minus[4] = {-1, -1, -1, -1};
     struct model_profile *both[] = {now, base};
@@ -125,15 +126,16 @@ static struct model_profile *subtract(struct model_profile *now, struct model_pr
     return model_merge(both, 2, arena, e);
 }
 
-static struct model_profile *try_to_subtract(struct model_profile *now, struct model_profile *base,
-                                             bool all, struct arena *arena, struct err *e)
+static struct model_profile *try_to_subtract_profiles(struct model_profile *now,
+                                                      struct model_profile *base, bool all,
+                                                      struct arena *arena, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
         return NULL;
     }
-    struct model_profile *p = subtract(now, base, all, arena, e);
+    struct model_profile *p = subtract_heap_profiles(now, base, all, arena, e);
     if (p) {
         p->time_nanos = base->time_nanos + base->duration_nanos;
         p->duration_nanos = now->time_nanos + now->duration_nanos - p->time_nanos;
@@ -145,18 +147,18 @@ static struct model_profile *try_to_subtract(struct model_profile *now, struct m
 struct model_profile *heap_difference(struct model_profile *now, struct model_profile *base,
                                       struct arena *arena, struct err *e)
 {
-    return try_to_subtract(now, base, true, arena, e);
+    return try_to_subtract_profiles(now, base, true, arena, e);
 }
 
 struct model_profile *heap_progress(struct model_profile *now, struct model_profile *base,
                                     struct arena *arena, struct err *e)
 {
-    return try_to_subtract(now, base, false, arena, e);
+    return try_to_subtract_profiles(now, base, false, arena, e);
 }
 
 struct model_profile *heap_window_close(int window, struct arena *arena, struct err *e)
 {
-    struct window w = take(window);
+    struct window w = take_heap_window(window);
     if (!w.arena) {
         err_set(e, "%d is no open window of the heap", window);
         return NULL;
@@ -168,6 +170,6 @@ struct model_profile *heap_window_close(int window, struct arena *arena, struct 
 
 void heap_window_cancel(int window)
 {
-    struct window w = take(window);
+    struct window w = take_heap_window(window);
     arena_free(w.arena);
 }

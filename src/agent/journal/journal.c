@@ -17,33 +17,33 @@
 #include "process/own_threads.h"
 
 enum {
-    MOST_INDEX = 64 << 20,       // bytes, of private memory
-    MOST_LABEL_BYTES = 32 << 10, // of one set
-    CONFINED_BYTES = 8 << 20,    // usable for a process that can map no more
-    PRIVATE_FD = 900,            // where programs do not look for descriptors
+    MOST_INDEX = 64 << 20,       // bytes of private memory
+    MOST_LABEL_BYTES = 32 << 10, // of one label set
+    CONFINED_BYTES = 8 << 20,    // reserved for a process that can map no more memory
+    PRIVATE_FD = 900,            // above the descriptors that programs use
     FILE_BYTES = (sizeof(struct journal_file) + 4095) & ~4095,
 };
 
 static struct {
     struct journal_file *file;
     struct journal_part *part;
-    struct arena *arena;       // of index and modules
-    struct hash_table index;   // of stacks: where in the part, in units of eight bytes
-    struct hash_table threads; // likewise
+    struct arena *arena;       // for the index and modules
+    struct hash_table index;   // stacks, by their offset in the part / 8
+    struct hash_table threads; // threads, likewise
     const struct journal_module **modules;
     size_t n_modules, cap_modules;
-    uint32_t *labels; // sets that were written
+    uint32_t *labels; // sets written so far
     size_t n_labels, cap_labels;
-    uint64_t seen; // the snapshot's generation
+    uint64_t seen; // the last snapshot's generation
     uint64_t begun;
-    int fd; // to map more parts by, after fork
+    int fd; // for mapping more parts after fork
     dev_t device;
     ino_t inode;
 } journal = {.fd = -1};
 
 // --- modules and labels ---
 
-static uint16_t add_module(const struct unwind_module *m)
+static uint16_t journal_add_module(const struct unwind_module *m)
 {
     for (size_t i = journal.n_modules; i-- > 0;)
         if (module_record_is(&journal.modules[i]->module, m))
@@ -62,33 +62,33 @@ static uint16_t add_module(const struct unwind_module *m)
     return (uint16_t)journal.n_modules++;
 }
 
-static uint16_t module_of(uintptr_t pc, const struct unwind_snapshot *snapshot)
+static uint16_t journal_module_of(uintptr_t pc, const struct unwind_snapshot *snapshot)
 {
     const struct unwind_module *m = snapshot ? unwind_snapshot_find(snapshot, pc) : NULL;
-    return m ? add_module(m) : JOURNAL_NO_MODULE;
+    return m ? journal_add_module(m) : JOURNAL_NO_MODULE;
 }
 
-// All that is loaded: what is still in the rings when the process dies may need it. The program
-// itself first.
-static void add_modules(const struct unwind_snapshot *snapshot)
+// Writes all loaded modules, because samples that are in the rings when the process dies may need
+// them. The program itself comes first.
+static void journal_add_modules(const struct unwind_snapshot *snapshot)
 {
     size_t n;
     if (!snapshot || unwind_snapshot_generation(snapshot) == journal.seen)
         return;
     journal.seen = unwind_snapshot_generation(snapshot);
     const struct unwind_module *m = unwind_snapshot_modules(snapshot, &n);
-    module_of(getauxval(AT_ENTRY), snapshot);
+    journal_module_of(getauxval(AT_ENTRY), snapshot);
     for (size_t i = 0; i < n; i++)
-        add_module(&m[i]);
+        journal_add_module(&m[i]);
 }
 
 struct label_writer {
-    char *p; // NULL: only count
+    char *p; // NULL: only count bytes
     size_t n;
     uint32_t labels;
 };
 
-static void write_label(void *context, struct str key, struct str value)
+static void journal_write_label(void *context, struct str key, struct str value)
 {
     struct label_writer *w = context;
     uint32_t lengths[2] = {(uint32_t)key.n, (uint32_t)value.n};
@@ -101,7 +101,7 @@ static void write_label(void *context, struct str key, struct str value)
     w->labels++;
 }
 
-static void add_labels(uint32_t set)
+static void journal_add_labels(uint32_t set)
 {
     if (set == 0)
         return;
@@ -109,7 +109,7 @@ static void add_labels(uint32_t set)
         if (journal.labels[i] == set)
             return;
     struct label_writer w = {0};
-    agent_label_each(set, write_label, &w);
+    agent_label_each(set, journal_write_label, &w);
     size_t size = (sizeof(struct journal_labels) + w.n + 7) & ~(size_t)7;
     struct journal_labels *to = w.n <= MOST_LABEL_BYTES ? journal_memory_reserve(size) : NULL;
     if (!to)
@@ -118,7 +118,7 @@ static void add_labels(uint32_t set)
                                 &journal.cap_labels, sizeof *journal.labels);
     journal.labels[journal.n_labels++] = set;
     w = (struct label_writer){.p = (char *)to->data};
-    agent_label_each(set, write_label, &w);
+    agent_label_each(set, journal_write_label, &w);
     to->set = set;
     to->n = w.labels;
     journal_memory_commit(JOURNAL_LABELS, size);
@@ -126,24 +126,24 @@ static void add_labels(uint32_t set)
 
 // --- threads and stacks ---
 
-static void *record_at(uint32_t item)
+static void *journal_record_at(uint32_t item)
 {
     return journal_memory_at((size_t)item * 8);
 }
 
-// Of a record in the current block.
-static uint32_t item_of(const void *record)
+// record must be in the current block.
+static uint32_t journal_item_of(const void *record)
 {
     return (uint32_t)(journal_memory_place(record) / 8);
 }
 
-static void add_thread(const struct capture_sample *x)
+static void journal_add_thread(const struct capture_sample *x)
 {
     uint64_t hash = hash_mix(x->serial, 1);
     struct journal_thread *t = NULL;
     for (struct hash_probe probe = hash_find(&journal.threads, hash);
          !t && hash_hit(&journal.threads, &probe); hash_next(&journal.threads, &probe)) {
-        t = record_at(probe.item);
+        t = journal_record_at(probe.item);
         if (t->serial != x->serial)
             t = NULL;
     }
@@ -156,7 +156,7 @@ static void add_thread(const struct capture_sample *x)
     }
     if (!is_new)
         return;
-    hash_add(&journal.threads, journal.arena, hash, item_of(t));
+    hash_add(&journal.threads, journal.arena, hash, journal_item_of(t));
     t->serial = x->serial;
     t->tid = x->tid;
     journal_memory_commit(JOURNAL_THREAD, sizeof *t);
@@ -176,28 +176,28 @@ static bool same_ids(const struct journal_stack *s, const struct capture_ids *id
     return memcmp(s->ids, ids ? ids : &none, sizeof s->ids) == 0;
 }
 
-// Addresses that mean the same: what was loaded elsewhere since is another module, but it is
-// rare that whole stacks are the same numbers then.
-static bool same_stack(const struct journal_stack *s, const struct capture_sample *x)
+// Compares addresses only. If another module was loaded at the same place since, stacks could be
+// confused, but it is rare that all addresses are equal.
+static bool same_journal_stack(const struct journal_stack *s, const struct capture_sample *x)
 {
     return s->thread == x->serial && s->label == x->label && s->kind == x->kind && s->n == x->n &&
            same_ids(s, x->ids) && (x->n == 0 || memcmp(s->pcs, x->pcs, x->n * sizeof *x->pcs) == 0);
 }
 
-static struct journal_stack *add_stack(const struct capture_sample *x, uint64_t hash,
-                                       const struct unwind_snapshot *snapshot)
+static struct journal_stack *journal_add_stack(const struct capture_sample *x, uint64_t hash,
+                                               const struct unwind_snapshot *snapshot)
 {
     uint16_t modules[CAPTURE_MAX_DEPTH];
     size_t n = x->n < JOURNAL_STACK_MAX ? x->n : JOURNAL_STACK_MAX;
     for (size_t i = 0; i < n; i++)
-        modules[i] = module_of(x->pcs[i], snapshot);
-    add_labels(x->label);
+        modules[i] = journal_module_of(x->pcs[i], snapshot);
+    journal_add_labels(x->label);
     size_t size =
         (sizeof(struct journal_stack) + n * (sizeof(uint64_t) + sizeof(uint16_t)) + 7) & ~(size_t)7;
     struct journal_stack *s = journal_memory_reserve(size);
     if (!s)
         return NULL;
-    hash_add(&journal.index, journal.arena, hash, item_of(s));
+    hash_add(&journal.index, journal.arena, hash, journal_item_of(s));
     s->thread = x->serial;
     s->label = x->label;
     if (x->ids)
@@ -213,29 +213,29 @@ static struct journal_stack *add_stack(const struct capture_sample *x, uint64_t 
     return s;
 }
 
-static struct journal_stack *find_stack(const struct capture_sample *x,
-                                        const struct unwind_snapshot *snapshot)
+static struct journal_stack *journal_find_stack(const struct capture_sample *x,
+                                                const struct unwind_snapshot *snapshot)
 {
     struct arena_trap trap;
     uint64_t hash = hash_sample(x);
     for (struct hash_probe probe = hash_find(&journal.index, hash);
          hash_hit(&journal.index, &probe); hash_next(&journal.index, &probe))
-        if (same_stack(record_at(probe.item), x))
-            return record_at(probe.item);
+        if (same_journal_stack(journal_record_at(probe.item), x))
+            return journal_record_at(probe.item);
     if (ARENA_TRY(journal.arena, trap))
         return NULL;
-    add_modules(snapshot);
-    add_thread(x);
-    struct journal_stack *s = add_stack(x, hash, snapshot);
+    journal_add_modules(snapshot);
+    journal_add_thread(x);
+    struct journal_stack *s = journal_add_stack(x, hash, snapshot);
     arena_try_end(journal.arena);
     return s;
 }
 
-static void take(const struct capture_sample *sample)
+static void journal_sample(const struct capture_sample *sample)
 {
     atomic_fetch_add_explicit(&journal.part->collected, sample->kind == CAPTURE_STACK,
                               memory_order_relaxed);
-    struct journal_stack *s = find_stack(sample, capture_snapshot());
+    struct journal_stack *s = journal_find_stack(sample, capture_snapshot());
     atomic_fetch_add_explicit(s ? &s->ticks : &journal.part->dropped, sample->ticks,
                               memory_order_relaxed);
     atomic_fetch_add_explicit(s ? &s->nanos : &journal.part->dropped_nanos, sample->ns,
@@ -244,12 +244,12 @@ static void take(const struct capture_sample *sample)
         atomic_fetch_add_explicit(&s->squares, capture_squares(sample), memory_order_relaxed);
 }
 
-static void after_round(void)
+static void journal_round(void)
 {
     struct capture_counts c;
     struct arena_trap trap;
     if (ARENA_TRY(journal.arena, trap) == 0) {
-        add_modules(capture_snapshot());
+        journal_add_modules(capture_snapshot());
         arena_try_end(journal.arena);
     }
     capture_get_counts(&c);
@@ -272,9 +272,9 @@ static void after_round(void)
 
 // --- opening ---
 
-// Field 22 of /proc/self/stat, after a name that may hold anything, and our number as those see
-// it who mounted /proc.
-static uint64_t identity(void)
+// The start time, field 22 of /proc/self/stat (the name before it may contain anything), and the
+// pid as the reader of /proc sees it, which may differ from getpid in a pid namespace.
+static uint64_t process_identity(void)
 {
     char text[1024];
     int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -289,8 +289,8 @@ static uint64_t identity(void)
     return p ? start << 32 | (uint32_t)strtoul(text, NULL, 10) : (uint64_t)getpid();
 }
 
-// The descriptor that was kept may have been closed, and its number be another file's.
-static int open_file(const char *where)
+// The kept descriptor may have been closed by the program and its number reused.
+static int open_journal_file(const char *where)
 {
     struct stat st;
     char path[256];
@@ -305,7 +305,7 @@ static int open_file(const char *where)
     return open(path, O_RDWR | O_CLOEXEC);
 }
 
-static bool is_ours(const struct journal_file *file, const char *where)
+static bool is_own_journal(const struct journal_file *file, const char *where)
 {
     char token[64];
     snprintf(token, sizeof token, ":%016llx%016llx", (unsigned long long)file->token[0],
@@ -314,12 +314,12 @@ static bool is_ours(const struct journal_file *file, const char *where)
            strcmp(where + strcspn(where, ":"), token) == 0;
 }
 
-static int claim(uint64_t id)
+static int claim_part(uint64_t id)
 {
     uint32_t n = journal.file->n_parts < JOURNAL_PARTS ? journal.file->n_parts : JOURNAL_PARTS;
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t nobody = 0;
-        if (atomic_compare_exchange_strong(&journal.file->owner[i], &nobody, id))
+        uint64_t no_owner = 0;
+        if (atomic_compare_exchange_strong(&journal.file->owner[i], &no_owner, id))
             return (int)i;
     }
     atomic_fetch_add(&journal.file->refused, 1);
@@ -359,8 +359,8 @@ static void begin_part(uint64_t id, bool follow, uint32_t hz)
 
 static int map_part(int fd, bool follow, uint32_t hz, struct err *e)
 {
-    uint64_t id = identity();
-    int index = claim(id);
+    uint64_t id = process_identity();
+    int index = claim_part(id);
     if (index < 0)
         return err_set(e, "%d processes are profiled already", JOURNAL_PARTS);
     journal.part = journal_memory_map(fd, (uint32_t)index);
@@ -372,12 +372,12 @@ static int map_part(int fd, bool follow, uint32_t hz, struct err *e)
     return 0;
 }
 
-static const struct collector_tap tap = {.sample = take, .round = after_round};
+static const struct collector_tap tap = {.sample = journal_sample, .round = journal_round};
 
 int journal_open(const char *where, bool follow, uint32_t hz, struct err *e)
 {
     struct arena_trap trap;
-    int fd = open_file(where);
+    int fd = open_journal_file(where);
     if (fd < 0)
         return err_set(e, "the memory of kiln run cannot be opened: %s", strerror(errno));
     if (!journal.file) {
@@ -387,7 +387,7 @@ int journal_open(const char *where, bool follow, uint32_t hz, struct err *e)
     int result = -1;
     if (!journal.file)
         err_set(e, "the memory of kiln run cannot be mapped: %s", strerror(errno));
-    else if (!is_ours(journal.file, where))
+    else if (!is_own_journal(journal.file, where))
         err_set(e, "KILN_RUN is left from a kiln run that has ended");
     else
         result = map_part(fd, follow, hz, e);
@@ -409,7 +409,7 @@ void journal_after_fork(void)
 {
     if (!journal.part)
         return;
-    // The arena is not freed: the program's allocator may not be ready for it in a fork handler.
+    // Do not free the arena: the program's allocator may not be usable in a fork handler.
     collector_set_tap(NULL);
     journal_memory_forget(capture_heap_in_hook());
     journal.part = NULL;
@@ -421,7 +421,8 @@ void journal_after_fork(void)
     journal.seen = 0;
 }
 
-// The process itself, and in its memory a child of vfork; children of fork only if followed.
+// True for the process itself, for children of vfork, and for children of fork if they are
+// followed.
 bool journal_is_followed(void)
 {
     return journal.part && (journal.part->follow || journal.part->pid == (uint32_t)getpid());

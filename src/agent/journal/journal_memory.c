@@ -1,8 +1,8 @@
-// The part is given out from its beginning and nothing is given back.
+// Memory of the part is allocated from its beginning and never freed.
 //
-// It is mapped piece by piece, so that limits on memory and mlockall find what is used and no
-// more. Descriptors are the program's to close, and /proc may be gone: each piece is mapped with
-// the first page of the next one, and mremap makes the next one of that.
+// It is mapped piece by piece, so that only what is used counts for memory limits and mlockall. The
+// program may close our descriptor and /proc may be missing. So each piece is mapped together with
+// the first page of the next one, from which mremap can map that next piece.
 #include "agent/journal/journal_memory.h"
 
 #include <fcntl.h>
@@ -18,20 +18,20 @@
 
 enum {
     PAGE = 4096,
-    PIECE = 1 << 20, // bytes of the part that are mapped at once
+    PIECE = 1 << 20, // bytes mapped at once
     MOST_PIECES = JOURNAL_PART / PIECE - 1,
     MOST_RECORDS = 256 << 20, // bytes
 };
 
 static struct {
     struct journal_part *part;
-    char *pieces[MOST_PIECES]; // of the part
+    char *pieces[MOST_PIECES]; // in order
     size_t n_pieces;
-    size_t records;              // bytes in blocks of records
-    bool populate;               // the kernel may refuse pages when they are touched: ask before
-    pthread_mutex_t lock;        // guards `used`: threads that begin want rings
-    struct journal_block *block; // that records are added to
-    size_t block_at;             // where in the part
+    size_t records;       // bytes of blocks with records
+    bool populate;        // the kernel may refuse pages on first touch, so populate them first
+    pthread_mutex_t lock; // guards `used`: new threads allocate rings
+    struct journal_block *block; // current block for records
+    size_t block_at;             // its offset in the part
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void *journal_memory_at(size_t offset)
@@ -43,15 +43,15 @@ static bool add_piece(void *mapped)
 {
     if (mapped == MAP_FAILED)
         return false;
-    // Neither core dumps nor huge pages are meant for it.
+    // Keep it out of core dumps, and avoid huge pages.
     madvise(mapped, PIECE + PAGE, MADV_DONTDUMP);
     madvise(mapped, PIECE + PAGE, MADV_NOHUGEPAGE);
     memory.pieces[memory.n_pieces++] = mapped;
     return true;
 }
 
-// Makes the first n bytes usable.
-static bool reach(size_t n)
+// Maps at least the first n bytes.
+static bool map_up_to(size_t n)
 {
     while (n > memory.n_pieces * PIECE) {
         if (memory.n_pieces == MOST_PIECES || sandbox_scope() == SANDBOX_ALL_THREADS)
@@ -63,7 +63,7 @@ static bool reach(size_t n)
     return true;
 }
 
-static bool populate(char *p, size_t n)
+static bool populate_pages(char *p, size_t n)
 {
     uintptr_t page = (uintptr_t)p & ~(uintptr_t)(PAGE - 1);
     return !memory.populate ||
@@ -73,7 +73,7 @@ static bool populate(char *p, size_t n)
 static struct journal_block *put_block(uint32_t kind, size_t offset, size_t size)
 {
     struct journal_block *block = NULL;
-    if (!reach(offset + size) || !populate(journal_memory_at(offset), size))
+    if (!map_up_to(offset + size) || !populate_pages(journal_memory_at(offset), size))
         return NULL;
     block = journal_memory_at(offset);
     block->kind = kind;
@@ -89,7 +89,7 @@ static struct journal_block *add_block(enum journal_block_kind kind, size_t byte
     size_t size = (sizeof *block + bytes + 63) & ~(size_t)63;
     pthread_mutex_lock(&memory.lock);
     size_t offset = atomic_load(&memory.part->used), left = PIECE - offset % PIECE;
-    // A block lies in one piece.
+    // A block must lie within one piece.
     if (size > left && put_block(JOURNAL_FILLER, offset, left))
         offset += left;
     if (size <= PIECE - offset % PIECE)
@@ -143,11 +143,11 @@ size_t journal_memory_place(const void *record)
 void journal_memory_reach(size_t more)
 {
     pthread_mutex_lock(&memory.lock);
-    reach(atomic_load(&memory.part->used) + more);
+    map_up_to(atomic_load(&memory.part->used) + more);
     pthread_mutex_unlock(&memory.lock);
 }
 
-// Strict accounting (2) is the one mode in which shared pages can be refused on touch.
+// Only strict accounting (mode 2) can refuse shared pages on first touch.
 static bool pages_may_be_refused(void)
 {
     char mode = '0';

@@ -1,5 +1,5 @@
-// From addresses to names, inside the process that they are of: from its files, from the vdso in
-// its memory, and from what a just-in-time compiler wrote down for perf.
+// Symbolizes addresses inside their own process: from files, from the vdso in memory, and from what
+// JIT compilers write for perf.
 #include "agent/names/names.h"
 
 #include <errno.h>
@@ -19,12 +19,12 @@
 #include "symbol/symbol_profile.h"
 
 enum {
-    KEPT_FILES = 4, // for agent_symbol
-    KEPT_MEMORY = 16 << 20,
-    KEPT_NS = 1000000000,
+    CACHED_FILES = 4, // for agent_symbol
+    CACHED_FILE_MEMORY = 16 << 20,
+    CACHED_NS = 1000000000,
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // --- files ---
 
@@ -44,8 +44,8 @@ static bool find_mapped(void *context, const struct process_mapping *m)
     return false;
 }
 
-// Whether the file that is mapped at an address was deleted or replaced since, as the kernel
-// tells it; and the bounds of the mapping.
+// Returns whether the file mapped at an address was deleted or replaced, as the kernel reports it,
+// and gets the bounds of the mapping.
 static bool was_deleted(uint64_t address, uint64_t *start, uint64_t *end)
 {
     char buffer[PATH_MAX + 512];
@@ -67,8 +67,8 @@ static struct symbol_file *open_vdso(const struct model_mapping *m,
     return elf ? symbol_open_elf(elf, options, &ignored) : NULL;
 }
 
-// A file that is gone can still be had from the kernel: the program always, others by those who
-// may look into the list of mappings.
+// The kernel still provides deleted files: the program itself always, others if we may read
+// /proc/self/map_files.
 static struct symbol_file *open_deleted(const struct model_mapping *m, uint64_t start, uint64_t end,
                                         const struct symbol_options *options)
 {
@@ -89,7 +89,7 @@ static struct symbol_file *open_own(void *ctx, struct str name, const struct mod
     uint64_t start, end;
     if (str_eq(name, STR("[vdso]")))
         return open_vdso(m, options);
-    // No file, or one that holds no ELF: code that was made at run time.
+    // JIT code: it has no file, or one that is not ELF.
     if (name.n == 0 || name.p[0] != '/' || str_starts(name, STR("/memfd:")) ||
         str_starts(name, STR("/dev/"))) {
         *refuse = true;
@@ -99,7 +99,7 @@ static struct symbol_file *open_own(void *ctx, struct str name, const struct mod
     if (file || !was_deleted(m->start, &start, &end))
         return file;
     file = open_deleted(m, start, end, options);
-    // What has taken its place is told apart by its build id, where there is one.
+    // A file that replaced it is recognized by its build id, if there is one.
     *refuse = !file && m->build_id == 0;
     return file;
 }
@@ -116,13 +116,13 @@ int names_fill_made_code(struct model_profile *p, struct arena *arena, struct er
     return result;
 }
 
-static struct model_profile *fill(const struct model_profile *p, size_t memory, struct arena *arena,
-                                  struct err *e)
+static struct model_profile *symbolize_profile(const struct model_profile *p, size_t memory,
+                                               struct arena *arena, struct err *e)
 {
     struct names_recall *recall = names_cache_begin(p, arena);
     struct symbol_profile_options o = {
         .files = {.cxx = demangle_cxx_own, .memory_limit = memory},
-        .binary_path = ":", // nowhere but where it was loaded from
+        .binary_path = ":", // only where it was loaded from
         .demangle = DEMANGLE_DEFAULT,
         .open = open_own,
         .open_special = true,
@@ -140,37 +140,37 @@ static struct model_profile *fill(const struct model_profile *p, size_t memory, 
 struct model_profile *names_fill(const struct model_profile *p, size_t memory, struct arena *arena,
                                  struct err *e)
 {
-    pthread_mutex_lock(&lock);
-    struct model_profile *q = fill(p, memory, arena, e);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&names_lock);
+    struct model_profile *q = symbolize_profile(p, memory, arena, e);
+    pthread_mutex_unlock(&names_lock);
     return q;
 }
 
 // --- single addresses ---
 
 static struct {
-    struct symbol_file *files[KEPT_FILES];
-    struct model_mapping of[KEPT_FILES]; // start and limit
+    struct symbol_file *files[CACHED_FILES];
+    struct model_mapping of[CACHED_FILES]; // start and limit of their mappings
     uint32_t next;
-    uint64_t used; // when, monotonic
-} kept;
+    uint64_t used; // last use, monotonic
+} cached;
 
-static struct symbol_file *keep_file(const char *path, const struct model_mapping *m)
+static struct symbol_file *open_cached_file(const char *path, const struct model_mapping *m)
 {
-    for (uint32_t i = 0; i < KEPT_FILES; i++)
-        if (kept.files[i] && kept.of[i].start == m->start && kept.of[i].limit == m->limit)
-            return kept.files[i];
-    struct symbol_options o = {.cxx = demangle_cxx_own, .memory_limit = KEPT_MEMORY};
+    for (uint32_t i = 0; i < CACHED_FILES; i++)
+        if (cached.files[i] && cached.of[i].start == m->start && cached.of[i].limit == m->limit)
+            return cached.files[i];
+    struct symbol_options o = {.cxx = demangle_cxx_own, .memory_limit = CACHED_FILE_MEMORY};
     bool refuse = false;
     struct err ignored;
     struct symbol_file *file = open_own(NULL, str_from(path), m, &o, &refuse);
     if (!file && !refuse)
         file = symbol_open(path, &o, &ignored);
     if (file) {
-        uint32_t at = kept.next++ % KEPT_FILES;
-        symbol_free(kept.files[at]);
-        kept.files[at] = file;
-        kept.of[at] = *m;
+        uint32_t at = cached.next++ % CACHED_FILES;
+        symbol_free(cached.files[at]);
+        cached.files[at] = file;
+        cached.of[at] = *m;
     }
     return file;
 }
@@ -190,7 +190,7 @@ static bool symbol_of_file(uintptr_t pc, char *text, size_t n)
         bias = module->bias;
     }
     capture_release();
-    struct symbol_file *f = module ? keep_file(path, &m) : NULL;
+    struct symbol_file *f = module ? open_cached_file(path, &m) : NULL;
     struct symbol_frame frames[SYMBOL_FRAMES_MAX];
     int found = f ? symbol_lookup(f, pc - bias, frames, SYMBOL_FRAMES_MAX) : 0;
     size_t at = 0;
@@ -215,29 +215,29 @@ bool agent_symbol(uintptr_t pc, char *text, size_t n)
     if (n == 0)
         return false;
     *text = '\0';
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&names_lock);
     bool found = symbol_of_file(pc, text, n) || symbol_of_jitted(pc, text, n);
-    kept.used = process_now_ns();
-    pthread_mutex_unlock(&lock);
+    cached.used = process_now_ns();
+    pthread_mutex_unlock(&names_lock);
     return found;
 }
 
 void names_idle(void)
 {
-    if (pthread_mutex_trylock(&lock))
+    if (pthread_mutex_trylock(&names_lock))
         return;
-    if (process_now_ns() - kept.used > KEPT_NS)
-        for (uint32_t i = 0; i < KEPT_FILES; i++) {
-            symbol_free(kept.files[i]);
-            kept.files[i] = NULL;
+    if (process_now_ns() - cached.used > CACHED_NS)
+        for (uint32_t i = 0; i < CACHED_FILES; i++) {
+            symbol_free(cached.files[i]);
+            cached.files[i] = NULL;
         }
     names_cache_idle();
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&names_lock);
 }
 
 void names_after_fork_in_child(void)
 {
-    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    memset(kept.files, 0, sizeof kept.files);
+    names_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    memset(cached.files, 0, sizeof cached.files);
     names_cache_after_fork_in_child();
 }

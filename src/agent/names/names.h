@@ -1,20 +1,20 @@
-// Names for addresses of this process. Takes none of the collector's locks; one at a time, since
-// each may use as much memory as the limit allows.
+// Symbolizes addresses of this process. Takes no collector lock. Only one symbolization runs at a
+// time, since each may use as much memory as the limit allows.
 #pragma once
 
 #include "agent/agent.h"
 
-// The limit that the collector was started with.
+// The symbol_memory that the collector was started with.
 size_t agent_symbol_memory(void);
 
-// A profile in arena with names, sharing with p what did not change. What was found is kept for the
-// next one (names_cache.h). NULL with e filled.
+// Returns a profile in arena with names; it shares unchanged columns with p. Caches names for the
+// next profile (names_cache.h). Returns NULL and fills e on failure.
 struct model_profile *names_fill(const struct model_profile *p, size_t memory, struct arena *arena,
                                  struct err *e);
-// Only names of code that was made at run time. Changes p, whose columns are its own; new ones are
-// in arena. -1 with e filled.
+// Adds names of JIT code only. Changes p, which must own its columns; new ones are in arena.
+// Returns -1 and fills e on failure.
 int names_fill_made_code(struct model_profile *p, struct arena *arena, struct err *e);
-// Gives back what was kept if nobody asked for a while.
+// Frees caches that were not used for a while.
 void names_idle(void);
-// What another thread was doing is not finished in the child.
+// Other threads do not exist after fork, so their half-finished work is discarded.
 void names_after_fork_in_child(void);

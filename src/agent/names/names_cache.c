@@ -8,11 +8,11 @@
 
 enum {
     IDLE_S = 120,
-    FILES_IDLE_S = 30, // once names are known, the files that they came from are not asked
-    AGE_S = 600, // debug files may be installed meanwhile, and what could not be opened may be now
+    FILES_IDLE_S = 30, // once names are cached, their files are rarely needed
+    AGE_S = 600, // debug files may be installed later, and unreadable files may become readable
 };
 
-// A names_module.
+// Stored form of a names_module.
 struct module {
     uint64_t start, limit, offset;
     uint32_t file, build_id;
@@ -29,7 +29,7 @@ struct place {
 };
 
 static struct {
-    struct arena *arena; // NULL: nothing is kept
+    struct arena *arena; // NULL: the cache is empty
     struct model_strings *strings;
     struct module *modules;
     struct line *lines;
@@ -40,24 +40,24 @@ static struct {
     bool changing;
 } cache;
 
-static uint64_t files_used; // in seconds; 0: none is kept
+static uint64_t files_used; // last use, in seconds; 0: no files are cached
 static _Atomic size_t held;
 
 struct names_recall {
     const struct model_profile *p;
     struct recalled {
         bool may_be_kept;
-        uint32_t module; // MODEL_NONE: not known yet
+        uint32_t module; // MODEL_NONE: not in the cache
         uint64_t state;
     } mappings[];
 };
 
-static uint64_t seconds(void)
+static uint64_t cache_clock_s(void)
 {
     return process_now_ns() / 1000000000u;
 }
 
-static void drop(void)
+static void drop_cache(void)
 {
     cache.changing = true;
     arena_free(cache.arena);
@@ -72,8 +72,8 @@ size_t names_cache_memory(void)
 
 // --- modules ---
 
-// Without a build id, another file at the same path must be told by what the kernel knows of it.
-static bool look_at_file(struct str file, uint64_t *state)
+// Without a build id, only the file's metadata shows that another file is now at the same path.
+static bool file_state(struct str file, uint64_t *state)
 {
     char path[PATH_MAX];
     if (file.n >= sizeof path)
@@ -83,7 +83,7 @@ static bool look_at_file(struct str file, uint64_t *state)
     return names_file_state(path, state);
 }
 
-// Code that was made at run time gives way to other code at the same address.
+// JIT code may be replaced by other code at the same address, so it is not cached.
 static bool may_be_kept(const struct model_profile *p, const struct model_mapping *m,
                         uint64_t *state)
 {
@@ -94,11 +94,11 @@ static bool may_be_kept(const struct model_profile *p, const struct model_mappin
     if (file.n == 0 || file.p[0] != '/' || str_starts(file, STR("//")) ||
         str_starts(file, STR("/memfd:")) || str_starts(file, STR("/dev/")))
         return false;
-    return m->build_id != 0 || look_at_file(file, state);
+    return m->build_id != 0 || file_state(file, state);
 }
 
-static uint32_t find_module(const struct model_profile *p, const struct model_mapping *m,
-                            uint64_t state)
+static uint32_t find_cached_module(const struct model_profile *p, const struct model_mapping *m,
+                                   uint64_t state)
 {
     for (size_t i = 0; i < cache.n_modules; i++) {
         const struct module *k = &cache.modules[i];
@@ -128,9 +128,9 @@ static struct names_recall *recall_new(const struct model_profile *p, struct are
 
 struct names_recall *names_cache_begin(const struct model_profile *p, struct arena *arena)
 {
-    uint64_t now = seconds();
+    uint64_t now = cache_clock_s();
     if (cache.arena && now - cache.begun > AGE_S) {
-        drop();
+        drop_cache();
         names_files_drop();
     }
     cache.used = now;
@@ -139,15 +139,15 @@ struct names_recall *names_cache_begin(const struct model_profile *p, struct are
         struct recalled *known = &r->mappings[i];
         known->may_be_kept = may_be_kept(p, &p->mappings[i], &known->state);
         known->module =
-            known->may_be_kept ? find_module(p, &p->mappings[i], known->state) : MODEL_NONE;
+            known->may_be_kept ? find_cached_module(p, &p->mappings[i], known->state) : MODEL_NONE;
     }
     return r;
 }
 
 // --- files ---
 
-static bool module_of(const struct names_recall *r, const struct model_mapping *m,
-                      struct names_module *module)
+static bool recalled_module(const struct names_recall *r, const struct model_mapping *m,
+                            struct names_module *module)
 {
     for (uint32_t i = 0; i < r->p->n_mappings; i++)
         if (r->p->mappings[i].id == m->id) {
@@ -166,21 +166,21 @@ static bool module_of(const struct names_recall *r, const struct model_mapping *
 struct symbol_file *names_cache_open(void *ctx, const struct model_mapping *mapping)
 {
     struct names_module module;
-    return ctx && module_of(ctx, mapping, &module) ? names_files_take(&module) : NULL;
+    return ctx && recalled_module(ctx, mapping, &module) ? names_files_take(&module) : NULL;
 }
 
-static void keep_file(const struct names_module *module, struct symbol_file *file)
+static void keep_symbol_file(const struct names_module *module, struct symbol_file *file)
 {
     names_files_give(module, file);
-    files_used = seconds();
+    files_used = cache_clock_s();
 }
 
 void names_cache_close(void *ctx, const struct model_mapping *mapping, struct symbol_file *file)
 {
     struct names_module module;
-    // The vdso is no file, and read in no time.
-    if (ctx && module_of(ctx, mapping, &module) && module.file.p[0] == '/')
-        keep_file(&module, file);
+    // The vdso has no file and is read quickly.
+    if (ctx && recalled_module(ctx, mapping, &module) && module.file.p[0] == '/')
+        keep_symbol_file(&module, file);
     else
         symbol_free(file);
 }
@@ -204,8 +204,8 @@ static const struct place *find_place(uint32_t module, uint64_t address)
     return NULL;
 }
 
-// As a frame has it: no text is NULL.
-static const char *text_of(uint32_t id)
+// Converts to struct symbol_frame: NULL means no text.
+static const char *cached_text(uint32_t id)
 {
     return id ? cache.strings->items[id].p : NULL;
 }
@@ -221,9 +221,9 @@ int names_cache_known(void *ctx, uint32_t mapping, uint64_t address,
     for (uint32_t i = 0; i < found->n_lines; i++) {
         const struct line *l = &cache.lines[found->first_line + i];
         frames[i] = (struct symbol_frame){
-            .name = text_of(l->system_name),
-            .shown = text_of(l->name),
-            .file = text_of(l->file),
+            .name = cached_text(l->system_name),
+            .shown = cached_text(l->name),
+            .file = cached_text(l->file),
             .line = l->line,
             .column = l->column,
             .start_line = l->start_line,
@@ -235,19 +235,19 @@ int names_cache_known(void *ctx, uint32_t mapping, uint64_t address,
 
 // --- learning ---
 
-static uint32_t keep_text(const struct model_profile *q, uint32_t id)
+static uint32_t cache_text(const struct model_profile *q, uint32_t id)
 {
     return id ? model_intern(cache.strings, model_str(q, id)) : 0;
 }
 
-static uint32_t add_module(const struct model_profile *q, const struct model_mapping *m,
-                           uint64_t state)
+static uint32_t add_cached_module(const struct model_profile *q, const struct model_mapping *m,
+                                  uint64_t state)
 {
-    uint32_t found = find_module(q, m, state);
+    uint32_t found = find_cached_module(q, m, state);
     if (found != MODEL_NONE)
         return found;
     struct module k = {
-        m->start, m->limit, m->offset, keep_text(q, m->file), keep_text(q, m->build_id), state};
+        m->start, m->limit, m->offset, cache_text(q, m->file), cache_text(q, m->build_id), state};
     cache.modules = arena_push(cache.arena, cache.modules, cache.n_modules, &cache.cap_modules,
                                sizeof *cache.modules);
     cache.modules[cache.n_modules] = k;
@@ -261,9 +261,9 @@ static void add_place(const struct model_profile *q, const struct model_location
     for (uint32_t i = 0; i < l->n_lines; i++) {
         const struct model_line *from = &q->lines[l->first_line + i];
         const struct model_function *f = &q->functions[from->function];
-        struct line line = {keep_text(q, f->name),     keep_text(q, f->system_name),
-                            keep_text(q, f->filename), (uint32_t)from->line,
-                            (uint32_t)from->column,    (uint32_t)f->start_line};
+        struct line line = {cache_text(q, f->name),     cache_text(q, f->system_name),
+                            cache_text(q, f->filename), (uint32_t)from->line,
+                            (uint32_t)from->column,     (uint32_t)f->start_line};
         cache.lines = arena_push(cache.arena, cache.lines, cache.n_lines, &cache.cap_lines,
                                  sizeof *cache.lines);
         cache.lines[cache.n_lines++] = line;
@@ -275,25 +275,25 @@ static void add_place(const struct model_profile *q, const struct model_location
     cache.n_places++;
 }
 
-static bool open_cache(void)
+static bool create_cache(void)
 {
     struct arena_trap trap;
     cache.arena = arena_new(NAMES_CACHE_BYTES);
     if (!cache.arena)
         return false;
     if (ARENA_TRY(cache.arena, trap)) {
-        drop();
+        drop_cache();
         return false;
     }
     cache.strings = model_strings_new(cache.arena);
     hash_init(&cache.index, cache.arena, 256);
     arena_try_end(cache.arena);
-    cache.begun = cache.used = seconds();
+    cache.begun = cache.used = cache_clock_s();
     return true;
 }
 
-// False: it is full.
-static bool add_all(struct names_recall *r, const struct model_profile *q)
+// Returns false if the cache is full.
+static bool cache_all_places(struct names_recall *r, const struct model_profile *q)
 {
     struct arena_trap trap;
     struct err ignored;
@@ -310,7 +310,7 @@ static bool add_all(struct names_recall *r, const struct model_profile *q)
         if (!known->may_be_kept)
             continue;
         if (known->module == MODEL_NONE)
-            known->module = add_module(r->p, &r->p->mappings[l->mapping], known->state);
+            known->module = add_cached_module(r->p, &r->p->mappings[l->mapping], known->state);
         if (!find_place(known->module, l->address))
             add_place(q, l, known->module);
     }
@@ -321,15 +321,15 @@ static bool add_all(struct names_recall *r, const struct model_profile *q)
 void names_cache_learn(struct names_recall *recall, const struct model_profile *q)
 {
     cache.changing = true;
-    bool done = (cache.arena || open_cache()) && add_all(recall, q);
+    bool done = (cache.arena || create_cache()) && cache_all_places(recall, q);
     if (!done && cache.arena) {
-        // Full: what this profile needs is likely what the next one needs.
-        drop();
+        // Start over: the next profile likely needs the same names as this one.
+        drop_cache();
         for (uint32_t i = 0; i < recall->p->n_mappings; i++)
             recall->mappings[i].module = MODEL_NONE;
         cache.changing = true;
-        if (open_cache())
-            add_all(recall, q);
+        if (create_cache())
+            cache_all_places(recall, q);
     }
     atomic_store_explicit(&held, cache.arena ? arena_size(cache.arena) : 0, memory_order_relaxed);
     cache.changing = false;
@@ -337,9 +337,9 @@ void names_cache_learn(struct names_recall *recall, const struct model_profile *
 
 void names_cache_idle(void)
 {
-    if (cache.used && seconds() - cache.used > IDLE_S)
-        drop();
-    if (files_used && seconds() - files_used > FILES_IDLE_S) {
+    if (cache.used && cache_clock_s() - cache.used > IDLE_S)
+        drop_cache();
+    if (files_used && cache_clock_s() - files_used > FILES_IDLE_S) {
         names_files_drop();
         files_used = 0;
     }

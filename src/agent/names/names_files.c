@@ -8,11 +8,11 @@
 
 enum { FILES = 8, TABLES_BYTES = 10 << 20 };
 
-static struct kept {
+static struct cached_file {
     struct symbol_file *file;
-    struct names_module of; // its texts in `texts`
+    struct names_module of; // its texts point to `texts`
     char *texts;
-    uint64_t state, debug_state; // of the files themselves
+    uint64_t state, debug_state; // names_file_state of the file and its debug file
     size_t memory;
     uint64_t used;
     bool has_tables;
@@ -34,44 +34,44 @@ bool names_file_state(const char *path, uint64_t *state)
     return true;
 }
 
-// Of the file at a path; 0: there is none.
-static uint64_t state_of(const char *path)
+// State of the file at a path; 0 if there is none.
+static uint64_t file_state_of(const char *path)
 {
     uint64_t state = 0;
     return path && names_file_state(path, &state) ? state : 0;
 }
 
-static bool is_of(const struct kept *k, const struct names_module *m)
+static bool is_file_of(const struct cached_file *k, const struct names_module *m)
 {
     return k->file && k->of.start == m->start && k->of.limit == m->limit &&
            k->of.offset == m->offset && k->of.state == m->state &&
            str_eq(k->of.build_id, m->build_id) && str_eq(k->of.file, m->file);
 }
 
-static struct symbol_file *remove_kept(struct kept *k)
+static struct symbol_file *remove_cached_file(struct cached_file *k)
 {
     struct symbol_file *file = k->file;
     atomic_fetch_sub_explicit(&held, k->memory, memory_order_relaxed);
     free(k->texts);
-    *k = (struct kept){0};
+    *k = (struct cached_file){0};
     return file;
 }
 
-// What was built from a file that has changed since means nothing.
-static bool is_unchanged(const struct kept *k)
+// Tables built from a file that has changed since are invalid.
+static bool is_unchanged(const struct cached_file *k)
 {
-    return state_of(elf_path(symbol_elf(k->file))) == k->state &&
-           state_of(symbol_debug_path(k->file)) == k->debug_state;
+    return file_state_of(elf_path(symbol_elf(k->file))) == k->state &&
+           file_state_of(symbol_debug_path(k->file)) == k->debug_state;
 }
 
 struct symbol_file *names_files_take(const struct names_module *module)
 {
-    for (struct kept *k = files; k < files + FILES; k++) {
-        if (!is_of(k, module))
+    for (struct cached_file *k = files; k < files + FILES; k++) {
+        if (!is_file_of(k, module))
             continue;
         changing = true;
         bool good = is_unchanged(k);
-        struct symbol_file *file = remove_kept(k);
+        struct symbol_file *file = remove_cached_file(k);
         if (!good)
             symbol_free(file);
         changing = false;
@@ -80,8 +80,8 @@ struct symbol_file *names_files_take(const struct names_module *module)
     return NULL;
 }
 
-// What can be built again.
-static void drop_tables(struct kept *k)
+// Frees the tables that can be rebuilt.
+static void drop_tables(struct cached_file *k)
 {
     symbol_release(k->file);
     size_t memory = symbol_memory(k->file);
@@ -90,12 +90,13 @@ static void drop_tables(struct kept *k)
     k->has_tables = false;
 }
 
-// A free place, with room for so many bytes: tables go before files, the oldest first.
-static struct kept *make_room(size_t bytes)
+// Returns a free slot after making room for `bytes`. Frees tables before files, least recently used
+// first.
+static struct cached_file *make_file_room(size_t bytes)
 {
     for (;;) {
-        struct kept *free_one = NULL, *oldest = NULL, *oldest_tables = NULL;
-        for (struct kept *k = files; k < files + FILES; k++) {
+        struct cached_file *free_one = NULL, *oldest = NULL, *oldest_tables = NULL;
+        for (struct cached_file *k = files; k < files + FILES; k++) {
             if (!k->file)
                 free_one = k;
             else if (!oldest || k->used < oldest->used)
@@ -108,15 +109,15 @@ static struct kept *make_room(size_t bytes)
         if (free_one && oldest_tables)
             drop_tables(oldest_tables);
         else
-            symbol_free(remove_kept(oldest));
+            symbol_free(remove_cached_file(oldest));
     }
 }
 
 void names_files_give(const struct names_module *module, struct symbol_file *file)
 {
     changing = true;
-    // The next profile has new addresses in the same units, whose tables are the larger part of the
-    // work: they stay, as far as there is room.
+    // The next profile has new addresses in the same units. Building their tables is most of the
+    // work, so keep them if there is room.
     symbol_release_pages(file);
     bool has_tables = symbol_memory(file) <= TABLES_BYTES;
     if (!has_tables)
@@ -124,18 +125,18 @@ void names_files_give(const struct names_module *module, struct symbol_file *fil
     size_t memory = symbol_memory(file), n = module->file.n + module->build_id.n + 1;
     char *texts = memory <= NAMES_FILES_BYTES ? malloc(n) : NULL;
     if (texts) {
-        struct kept *k = make_room(memory);
+        struct cached_file *k = make_file_room(memory);
         memcpy(texts, module->file.p, module->file.n);
         if (module->build_id.n)
             memcpy(texts + module->file.n, module->build_id.p, module->build_id.n);
-        *k = (struct kept){file,
-                           *module,
-                           texts,
-                           state_of(elf_path(symbol_elf(file))),
-                           state_of(symbol_debug_path(file)),
-                           memory,
-                           ++uses,
-                           has_tables};
+        *k = (struct cached_file){file,
+                                  *module,
+                                  texts,
+                                  file_state_of(elf_path(symbol_elf(file))),
+                                  file_state_of(symbol_debug_path(file)),
+                                  memory,
+                                  ++uses,
+                                  has_tables};
         k->of.file.p = texts;
         k->of.build_id.p = texts + module->file.n;
         atomic_fetch_add_explicit(&held, memory, memory_order_relaxed);
@@ -148,9 +149,9 @@ void names_files_give(const struct names_module *module, struct symbol_file *fil
 void names_files_drop(void)
 {
     changing = true;
-    for (struct kept *k = files; k < files + FILES; k++)
+    for (struct cached_file *k = files; k < files + FILES; k++)
         if (k->file)
-            symbol_free(remove_kept(k));
+            symbol_free(remove_cached_file(k));
     changing = false;
 }
 

@@ -13,7 +13,7 @@ struct dump_path {
     char path[PATH_MAX];
 };
 
-// The compiler maps the beginning of the file, so that perf learns of it.
+// JIT compilers map the start of the dump file to announce it to perf.
 static bool find_dump(void *context, const struct process_mapping *m)
 {
     struct dump_path *d = context;

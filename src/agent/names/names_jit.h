@@ -1,5 +1,5 @@
-// What a just-in-time compiler of this process wrote down for perf: /tmp/perf-PID.map, and
-// jit-PID.dump wherever the process has it mapped.
+// Opens what a JIT compiler of this process wrote for perf: /tmp/perf-PID.map, and jit-PID.dump
+// wherever the process has mapped it.
 #pragma once
 
 #include "symbol/jit_profile.h"

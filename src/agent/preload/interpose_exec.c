@@ -1,8 +1,8 @@
-// exec and posix_spawn: no tick of ours may be pending when the new program begins, the owner's
-// next program is still profiled, and programs that cannot be are noted.
+// Interposes exec and posix_spawn: no tick may be pending when the new program begins, the owner's
+// next program must still be profiled, and programs that cannot be profiled are reported.
 //
-// exec is async-signal-safe and runs on small alternate stacks and in children of vfork: what needs
-// room is mapped, and only the arguments that the caller listed are on the stack.
+// exec is async-signal-safe and is called on small alternate stacks and in children of vfork. So
+// large buffers are mapped, and only the argument list of execl and its variants is on the stack.
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -23,17 +23,17 @@
 #include "process/process.h"
 #include "process/sandbox.h"
 
-// How exec names a program. execveat: path is relative to fd, or fd itself if it is empty and the
-// flags say so.
+// How exec identifies a program. execveat: path is relative to fd, or names fd itself if it is
+// empty and flags has AT_EMPTY_PATH.
 struct target {
     enum { EXECVE, EXECVPE, FEXECVE, EXECVEAT } call;
     const char *path;
     int fd, flags;
 };
 
-// --- what the program is ---
+// --- classifying the program ---
 
-struct look {
+struct target_lookup {
     struct program program;
     char found[sizeof((struct program *)0)->path];
 };
@@ -46,7 +46,7 @@ static bool keeps_environment(char *const envp[])
     return false;
 }
 
-static void note_program(const struct program *program, char *const envp[])
+static void report_program(const struct program *program, char *const envp[])
 {
     switch (program->kind) {
     case PROGRAM_STATIC:
@@ -68,7 +68,7 @@ static void note_program(const struct program *program, char *const envp[])
     }
 }
 
-// A path to what the descriptor stands for, and to what is below it. False: it is too long.
+// Builds a path to the descriptor's file, or below it. Returns false if it does not fit.
 static bool name_by_descriptor(int fd, const char *path, char *to, size_t size)
 {
     static const char folder[] = "/proc/self/fd/";
@@ -89,8 +89,8 @@ static bool name_by_descriptor(int fd, const char *path, char *to, size_t size)
     return true;
 }
 
-// Where the file is. NULL: nowhere, or too far away.
-static const char *find_file(const struct target *t, char *found, size_t size)
+// Returns the path of the file; NULL if it is not found or too long.
+static const char *find_target_file(const struct target *t, char *found, size_t size)
 {
     if (t->call == EXECVPE)
         return program_find(t->path, found, size) ? NULL : found;
@@ -99,30 +99,32 @@ static const char *find_file(const struct target *t, char *found, size_t size)
     return t->fd >= 0 && name_by_descriptor(t->fd, t->path, found, size) ? found : NULL;
 }
 
-// A program that is not there is exec's to complain about.
-static enum program_kind look_at(struct look *l, const struct target *t, char *const envp[])
+// If the program does not exist, let exec report that.
+static enum program_kind classify_target(struct target_lookup *l, const struct target *t,
+                                         char *const envp[])
 {
-    const char *path = find_file(t, l->found, sizeof l->found);
+    const char *path = find_target_file(t, l->found, sizeof l->found);
     if (!path)
         return PROGRAM_MISSING;
     program_look(path, &l->program);
     if (journal_is_followed())
-        note_program(&l->program, envp);
+        report_program(&l->program, envp);
     return l->program.kind;
 }
 
-static enum program_kind kind_of(const struct target *t, char *const envp[])
+static enum program_kind target_kind(const struct target *t, char *const envp[])
 {
-    struct look *l =
+    struct target_lookup *l =
         mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (l == MAP_FAILED)
         return PROGRAM_UNKNOWN;
-    enum program_kind kind = look_at(l, t, envp);
+    enum program_kind kind = classify_target(l, t, envp);
     munmap(l, sizeof *l);
     return kind;
 }
 
-// Whether the program will not load our libraries: our variables would reach its children.
+// Whether the program will not load our libraries. Then our variables would only reach its
+// children.
 static bool is_out_of_reach(enum program_kind kind)
 {
     return kind == PROGRAM_LIBC || kind == PROGRAM_STATIC || kind == PROGRAM_MACHINE ||
@@ -134,11 +136,11 @@ static bool is_out_of_reach(enum program_kind kind)
 struct execution {
     struct environment_block block;
     struct capture_exec capture;
-    bool masked; // mask_begin_start
+    bool masked; // end with mask_end_start
 };
 
-// An environment without our libraries, for another loader. The arrays are the caller's: what it
-// lists is small, and what is not stays as it is.
+// Removes our libraries from the environment, for another loader. The buffers belong to the caller;
+// an environment that exceeds them stays unchanged.
 enum { MOST_VARIABLES = 256, MOST_PRELOAD = 1024 };
 
 static char *const *without_libraries(char *const envp[], char **to, char *rest)
@@ -165,15 +167,16 @@ static bool has_our_libraries(char *const envp[])
     return false;
 }
 
-// Looks at a program that would get our libraries, or that is to be noted.
-static enum program_kind look_if_needed(const struct target *t, char *const envp[])
+// Classifies the program if it would get our libraries or should be reported.
+static enum program_kind classify_if_needed(const struct target *t, char *const envp[])
 {
     bool needed = preload_is_active() && t->path && !sandbox_confines_caller() &&
                   (environment_is_owned() || journal_is_followed() || has_our_libraries(envp));
-    return needed ? kind_of(t, envp) : PROGRAM_UNKNOWN;
+    return needed ? target_kind(t, envp) : PROGRAM_UNKNOWN;
 }
 
-// Whether our libraries, which envp has, keep the program from starting: its loader is not glibc's.
+// Whether our libraries in envp would keep the program from starting, because its loader is not
+// glibc's.
 static bool is_foreign(enum program_kind kind, char *const envp[])
 {
     return kind == PROGRAM_LIBC && has_our_libraries(envp);
@@ -201,13 +204,13 @@ static void end_failed_execution(const struct execution *x)
     errno = error;
 }
 
-// What we add may be too much: then the program goes without.
+// The environment with our variables may be too large: then retry without them.
 static bool is_too_large(const struct execution *x)
 {
     return x->block.p && errno == E2BIG;
 }
 
-static int execute_kernel(const struct target *t, char *const argv[], char *const envp[])
+static int exec_by_kernel(const struct target *t, char *const argv[], char *const envp[])
 {
     long result =
         t->call == EXECVEAT
@@ -217,78 +220,78 @@ static int execute_kernel(const struct target *t, char *const argv[], char *cons
     return -1;
 }
 
-// libc searches for names, and has another way for kernels without execveat.
-static int execute_as(const struct target *t, char *const argv[], char *const envp[])
+// execvpe searches PATH, and fexecve has a fallback for kernels without execveat.
+static int exec_by_libc_or_kernel(const struct target *t, char *const argv[], char *const envp[])
 {
     return t->call == EXECVPE   ? LIBC(execvpe)(t->path, argv, envp)
            : t->call == FEXECVE ? LIBC(fexecve)(t->fd, argv, envp)
-                                : execute_kernel(t, argv, envp);
+                                : exec_by_kernel(t, argv, envp);
 }
 
-static int execute_with(const struct target *t, char *const argv[], char *const envp[],
-                        bool reached)
+static int exec_with_environment(const struct target *t, char *const argv[], char *const envp[],
+                                 bool reached)
 {
     struct execution x;
     bool ours = begin_execution(&x, reached, envp);
-    int result = execute_as(t, argv, ours ? x.block.p : envp);
+    int result = exec_by_libc_or_kernel(t, argv, ours ? x.block.p : envp);
     if (is_too_large(&x))
-        result = execute_as(t, argv, envp);
+        result = exec_by_libc_or_kernel(t, argv, envp);
     end_failed_execution(&x);
     return result;
 }
 
-static __attribute__((noinline)) int execute_foreign(const struct target *t, char *const argv[],
-                                                     char *const envp[])
+static __attribute__((noinline)) int exec_without_libraries(const struct target *t,
+                                                            char *const argv[], char *const envp[])
 {
     char *variables[MOST_VARIABLES], rest[MOST_PRELOAD];
-    return execute_with(t, argv, without_libraries(envp, variables, rest), false);
+    return exec_with_environment(t, argv, without_libraries(envp, variables, rest), false);
 }
 
-static int execute(struct target t, char *const argv[], char *const envp[])
+static int exec_target(struct target t, char *const argv[], char *const envp[])
 {
-    // The kernel says what is wrong with it.
+    // Let the kernel report the error.
     if (!environment_is_readable(t.path, envp))
-        return execute_with(&t, argv, envp, false);
-    enum program_kind kind = look_if_needed(&t, envp);
+        return exec_with_environment(&t, argv, envp, false);
+    enum program_kind kind = classify_if_needed(&t, envp);
     if (is_foreign(kind, envp))
-        return execute_foreign(&t, argv, envp);
-    return execute_with(&t, argv, envp, !is_out_of_reach(kind));
+        return exec_without_libraries(&t, argv, envp);
+    return exec_with_environment(&t, argv, envp, !is_out_of_reach(kind));
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
-    return execute((struct target){.call = EXECVE, .path = path}, argv, envp);
+    return exec_target((struct target){.call = EXECVE, .path = path}, argv, envp);
 }
 
 EXPORT int execv(const char *path, char *const argv[])
 {
-    return execute((struct target){.call = EXECVE, .path = path}, argv, environ);
+    return exec_target((struct target){.call = EXECVE, .path = path}, argv, environ);
 }
 
 EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-    return execute((struct target){.call = EXECVPE, .path = file}, argv, envp);
+    return exec_target((struct target){.call = EXECVPE, .path = file}, argv, envp);
 }
 
 EXPORT int execvp(const char *file, char *const argv[])
 {
-    return execute((struct target){.call = EXECVPE, .path = file}, argv, environ);
+    return exec_target((struct target){.call = EXECVPE, .path = file}, argv, environ);
 }
 
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
-    return execute((struct target){.call = FEXECVE, .path = "", .fd = fd}, argv, envp);
+    return exec_target((struct target){.call = FEXECVE, .path = "", .fd = fd}, argv, envp);
 }
 
-// Not in older headers.
+// Missing in older headers.
 EXPORT int execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags);
 EXPORT int execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags)
 {
-    return execute((struct target){EXECVEAT, path, fd, flags}, argv, envp);
+    return exec_target((struct target){EXECVEAT, path, fd, flags}, argv, envp);
 }
 
-// The arguments of execl and its kin as an array on the stack, as large as it must be; the
-// environment follows the NULL.
+// Collects the arguments of execl and its variants in an array on the stack. The environment of
+// execle follows the NULL.
 #define COLLECT(first, argv, after)                                       \
     char **argv;                                                          \
     do {                                                                  \
@@ -310,25 +313,25 @@ EXPORT int execveat(int fd, const char *path, char *const argv[], char *const en
 EXPORT int execl(const char *path, const char *argument, ...)
 {
     COLLECT(argument, argv, (void)0);
-    return execute((struct target){.call = EXECVE, .path = path}, argv, environ);
+    return exec_target((struct target){.call = EXECVE, .path = path}, argv, environ);
 }
 
 EXPORT int execlp(const char *file, const char *argument, ...)
 {
     COLLECT(argument, argv, (void)0);
-    return execute((struct target){.call = EXECVPE, .path = file}, argv, environ);
+    return exec_target((struct target){.call = EXECVPE, .path = file}, argv, environ);
 }
 
 EXPORT int execle(const char *path, const char *argument, ...)
 {
     char *const *envp;
     COLLECT(argument, argv, envp = va_arg(list, char *const *));
-    return execute((struct target){.call = EXECVE, .path = path}, argv, envp);
+    return exec_target((struct target){.call = EXECVE, .path = path}, argv, envp);
 }
 
-// --- posix_spawn and its kin, whose child never runs code of ours ---
+// --- posix_spawn and similar calls, whose child never runs our code ---
 
-static bool is_us(void)
+static bool may_ignore_sigprof(void)
 {
     return capture_has_handler() && !sandbox_confines_caller() && process_is_us();
 }
@@ -339,7 +342,7 @@ struct spawning {
 
 static struct spawning begin_spawn(void)
 {
-    return (struct spawning){is_us() && capture_before_spawn(), mask_begin_start()};
+    return (struct spawning){may_ignore_sigprof() && capture_before_spawn(), mask_begin_start()};
 }
 
 static void end_spawn(struct spawning s)
@@ -350,10 +353,10 @@ static void end_spawn(struct spawning s)
         capture_after_spawn();
 }
 
-static __attribute__((noinline)) int spawn_foreign(pid_t *pid, const char *path, bool search,
-                                                   const posix_spawn_file_actions_t *actions,
-                                                   const posix_spawnattr_t *attributes,
-                                                   char *const argv[], char *const envp[])
+static __attribute__((noinline)) int
+spawn_without_libraries(pid_t *pid, const char *path, bool search,
+                        const posix_spawn_file_actions_t *actions,
+                        const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
 {
     char *variables[MOST_VARIABLES], rest[MOST_PRELOAD];
     char *const *kept = without_libraries(envp, variables, rest);
@@ -361,15 +364,16 @@ static __attribute__((noinline)) int spawn_foreign(pid_t *pid, const char *path,
                   : LIBC(posix_spawn)(pid, path, actions, attributes, argv, kept);
 }
 
-static int spawn(pid_t *pid, const char *path, bool search,
-                 const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
-                 char *const argv[], char *const envp[])
+static int spawn_program(pid_t *pid, const char *path, bool search,
+                         const posix_spawn_file_actions_t *actions,
+                         const posix_spawnattr_t *attributes, char *const argv[],
+                         char *const envp[])
 {
     struct target t = {.call = search ? EXECVPE : EXECVE, .path = path};
     struct spawning spawning = begin_spawn();
     int result;
-    if (environment_is_readable(path, envp) && is_foreign(look_if_needed(&t, envp), envp))
-        result = spawn_foreign(pid, path, search, actions, attributes, argv, envp);
+    if (environment_is_readable(path, envp) && is_foreign(classify_if_needed(&t, envp), envp))
+        result = spawn_without_libraries(pid, path, search, actions, attributes, argv, envp);
     else
         result = search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)
                         : LIBC(posix_spawn)(pid, path, actions, attributes, argv, envp);
@@ -380,13 +384,13 @@ static int spawn(pid_t *pid, const char *path, bool search,
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                        const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
 {
-    return spawn(pid, path, false, actions, attributes, argv, envp);
+    return spawn_program(pid, path, false, actions, attributes, argv, envp);
 }
 
 EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
                         const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
 {
-    return spawn(pid, file, true, actions, attributes, argv, envp);
+    return spawn_program(pid, file, true, actions, attributes, argv, envp);
 }
 
 EXPORT FILE *popen(const char *command, const char *mode)
@@ -399,7 +403,7 @@ EXPORT FILE *popen(const char *command, const char *mode)
 
 EXPORT int system(const char *command)
 {
-    if (is_us())
+    if (may_ignore_sigprof())
         capture_before_system();
     bool masked = mask_begin_start();
     int result = LIBC(system)(command);

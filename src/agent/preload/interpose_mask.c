@@ -1,12 +1,12 @@
-// Signal masks, and calls that wait for signals or look at those that are pending.
+// Interposes functions that change the signal mask, wait for signals or read pending ones.
 //
-// A thread that blocks every signal means those of its program, not ours: if the program has no
-// handler for SIGPROF, the kernel goes on delivering it, and capture_blocks notes what the program
-// thinks. With a handler the program has good reasons: the kernel does what it is told, and the
-// thread's ticks pause (capture_pause). Jumps, handlers that end and bare system calls put masks
-// back without our knowledge, so nothing here relies on having seen every change.
+// A thread that blocks all signals means its program's signals, not ours. If the program has no
+// SIGPROF handler, the kernel keeps delivering SIGPROF, and capture_blocks records what the program
+// asked for. If it has one, it blocks SIGPROF for a reason: the kernel does as asked, and the
+// thread's ticks pause (capture_pause). longjmp, returning handlers and bare system calls restore
+// masks without our knowledge, so nothing here relies on having seen every change.
 //
-// A child of vfork runs on our memory with a mask of its own: it talks to the kernel.
+// A child of vfork shares our memory but has its own mask: its calls go directly to the kernel.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,19 +26,19 @@
 
 static const uint64_t sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
 
-// Also false where asking is forbidden: then nothing is changed.
-static bool is_us(void)
+// Also false if system calls are forbidden: then nothing is changed.
+static bool caller_may_change_mask(void)
 {
     return !sandbox_confines_caller() && process_is_us();
 }
 
-static bool lists(const sigset_t *set)
+static bool has_sigprof(const sigset_t *set)
 {
     return set && sigismember(set, SIGPROF) == 1;
 }
 
-// As the kernel has it: without what nobody can block, and the two signals before SIGRTMIN, which
-// libc takes out.
+// The mask as the kernel stores it: without the signals that nobody can block, and without libc's
+// two internal signals (before SIGRTMIN), which libc removes.
 static uint64_t as_bits(const sigset_t *set)
 {
     uint64_t bits,
@@ -47,12 +47,12 @@ static uint64_t as_bits(const sigset_t *set)
     return bits & ~never;
 }
 
-static void change_kernels(int how)
+static void change_kernel_mask(int how)
 {
     process_call(SYS_rt_sigprocmask, how, (long)&sigprof_bit, 0, sizeof sigprof_bit, 0, 0);
 }
 
-static uint64_t kernels_mask(void)
+static uint64_t kernel_mask(void)
 {
     uint64_t now = 0;
     process_call(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now, sizeof now, 0, 0);
@@ -61,75 +61,76 @@ static uint64_t kernels_mask(void)
 
 static bool kernel_blocks(void)
 {
-    return kernels_mask() & sigprof_bit;
+    return kernel_mask() & sigprof_bit;
 }
 
-// --- what the program blocks where the kernel does not ---
+// --- SIGPROF blocked by the program but not by the kernel ---
 
-// Whether that is so still, by the kernel's mask: other signals of a mask that was put back without
-// our knowledge are not blocked any more, either.
-static bool still_blocks(uint64_t blocks, uint64_t kernels)
+// Whether that still holds, judged by the kernel's mask: if the mask was restored behind our back,
+// other signals of the recorded mask are no longer blocked either.
+static bool is_still_blocked(uint64_t blocks, uint64_t kernels)
 {
     return blocks && !(blocks & ~(kernels | sigprof_bit));
 }
 
-static void settle_small_stack(void)
+static void unblock_after_small_stack(void)
 {
-    if (!capture_has_left_small_stack() || !is_us())
+    if (!capture_has_left_small_stack() || !caller_may_change_mask())
         return;
-    change_kernels(SIG_UNBLOCK);
+    change_kernel_mask(SIG_UNBLOCK);
     capture_end_pause();
 }
 
 bool mask_begin_start(void)
 {
-    settle_small_stack();
+    unblock_after_small_stack();
     if (!capture_blocks() || process_vfork_depth() || sandbox_confines_caller())
         return false;
-    uint64_t now = kernels_mask();
-    if (now & sigprof_bit || !still_blocks(capture_blocks(), now))
+    uint64_t now = kernel_mask();
+    if (now & sigprof_bit || !is_still_blocked(capture_blocks(), now))
         return false;
-    change_kernels(SIG_BLOCK);
+    change_kernel_mask(SIG_BLOCK);
     return true;
 }
 
 void mask_end_start(void)
 {
-    change_kernels(SIG_UNBLOCK);
+    change_kernel_mask(SIG_UNBLOCK);
 }
 
-void mask_settle(void)
+void mask_pass_to_kernel(void)
 {
-    if (!capture_blocks() || !is_us())
+    if (!capture_blocks() || !caller_may_change_mask())
         return;
-    if (still_blocks(capture_blocks(), kernels_mask())) {
+    if (is_still_blocked(capture_blocks(), kernel_mask())) {
         if (capture_running())
             capture_pause();
-        change_kernels(SIG_BLOCK);
+        change_kernel_mask(SIG_BLOCK);
     }
     capture_set_blocks(0);
 }
 
 // --- changes of the mask ---
 
-// A child on our memory has the parent's slot, and a filter may forbid to set timers.
+// A child of vfork shares the parent's slot, and a seccomp filter may forbid setting timers.
 static bool may_set_timer(void)
 {
     return !sandbox_confines_caller() && process_is_us();
 }
 
-// The kernel does what the program asks for. Ticks pause before it blocks SIGPROF, so that none is
-// pending; if it did so before, a handler runs most likely, whose end we would not see.
-static int change_as_asked(int (*change)(int, const sigset_t *, sigset_t *), int how,
-                           const sigset_t *set, sigset_t *old)
+// Lets the kernel do what the program asks for. Pauses ticks before it blocks SIGPROF, so that none
+// is pending. If SIGPROF was blocked already, this is most likely a handler, whose end we would not
+// see, so ticks do not pause.
+static int change_mask_as_asked(int (*change)(int, const sigset_t *, sigset_t *), int how,
+                                const sigset_t *set, sigset_t *old)
 {
-    uint64_t blocks = capture_blocks() && is_us() ? capture_blocks() : 0;
-    bool listed = lists(set);
+    uint64_t blocks = capture_blocks() && caller_may_change_mask() ? capture_blocks() : 0;
+    bool listed = has_sigprof(set);
     bool unblocks = set && (how == SIG_UNBLOCK ? listed : how == SIG_SETMASK && !listed);
     bool pauses =
         listed && !unblocks && !capture_is_paused() && capture_running() && may_set_timer();
     sigset_t before = {0};
-    // Before one that is pending arrives.
+    // Before a pending signal arrives.
     if (blocks && (listed || unblocks))
         capture_set_blocks(0);
     else if (blocks && set && how == SIG_UNBLOCK)
@@ -138,21 +139,21 @@ static int change_as_asked(int (*change)(int, const sigset_t *, sigset_t *), int
         capture_pause();
     bool aside = pauses || blocks;
     int result = change(how, set, aside ? &before : old);
-    if ((unblocks && capture_is_paused() && may_set_timer()) || (pauses && lists(&before)))
+    if ((unblocks && capture_is_paused() && may_set_timer()) || (pauses && has_sigprof(&before)))
         capture_end_pause();
     if (!aside)
         return result;
-    if (still_blocks(blocks, as_bits(&before)))
+    if (is_still_blocked(blocks, as_bits(&before)))
         sigaddset(&before, SIGPROF);
     if (old)
         *old = before;
     return result;
 }
 
-// The kernel does not block SIGPROF, unless it does so already, in a handler most likely: what is
-// put back there is not the program's wish, and ends with the handler.
-static int change_without_ours(int (*change)(int, const sigset_t *, sigset_t *), int how,
-                               const sigset_t *set, sigset_t *old)
+// Keeps the kernel from blocking SIGPROF. If it is blocked already, this is most likely a handler:
+// the mask it sets is not the program's choice and ends with the handler.
+static int change_mask_except_sigprof(int (*change)(int, const sigset_t *, sigset_t *), int how,
+                                      const sigset_t *set, sigset_t *old)
 {
     sigset_t copy = *set, before;
     uint64_t blocks = capture_blocks();
@@ -162,42 +163,43 @@ static int change_without_ours(int (*change)(int, const sigset_t *, sigset_t *),
     int result = change(how, &copy, &before);
     if (result)
         return result;
-    if (!lists(&before))
+    if (!has_sigprof(&before))
         capture_set_blocks(sigprof_bit | as_bits(&copy) |
                            (how == SIG_BLOCK ? as_bits(&before) : 0));
-    if (still_blocks(blocks, as_bits(&before)))
+    if (is_still_blocked(blocks, as_bits(&before)))
         sigaddset(&before, SIGPROF);
     if (old)
         *old = before;
     return result;
 }
 
-// change: libc's function, which is one of the two below. set and old may be the same.
-static int change_mask(int (*change)(int, const sigset_t *, sigset_t *), int how,
-                       const sigset_t *set, sigset_t *old)
+// change is libc's version of one of the two functions below. set and old may be the same.
+static int change_signal_mask(int (*change)(int, const sigset_t *, sigset_t *), int how,
+                              const sigset_t *set, sigset_t *old)
 {
     bool blocks = how == SIG_BLOCK || how == SIG_SETMASK;
     if (!capture_has_handler() || !(blocks || how == SIG_UNBLOCK))
         return change(how, set, old);
-    settle_small_stack();
-    if (blocks && lists(set) && capture_running() && !capture_is_handled() && is_us())
-        return change_without_ours(change, how, set, old);
-    return change_as_asked(change, how, set, old);
+    unblock_after_small_stack();
+    if (blocks && has_sigprof(set) && capture_running() && !capture_is_handled() &&
+        caller_may_change_mask())
+        return change_mask_except_sigprof(change, how, set, old);
+    return change_mask_as_asked(change, how, set, old);
 }
 
 EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
-    return change_mask(LIBC(pthread_sigmask), how, set, old);
+    return change_signal_mask(LIBC(pthread_sigmask), how, set, old);
 }
 
 EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
-    return change_mask(LIBC(sigprocmask), how, set, old);
+    return change_signal_mask(LIBC(sigprocmask), how, set, old);
 }
 
-// --- System V's and BSD's names, which do not come by the two above inside libc ---
+// --- System V and BSD functions, which do not call the two above within libc ---
 
-// Programs still use what libc calls deprecated.
+// Programs still use functions that libc deprecates.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -218,7 +220,7 @@ EXPORT int sigrelse(int number)
     return change_one(SIG_UNBLOCK, number);
 }
 
-// The first 32 signals.
+// An old mask contains the first 32 signals.
 static sigset_t from_old_mask(int mask)
 {
     sigset_t set;
@@ -253,7 +255,7 @@ EXPORT int siggetmask(void)
     return change_old_mask(SIG_BLOCK, 0);
 }
 
-// The header gives System V's another name.
+// The header gives System V's sigpause another symbol name.
 EXPORT int sigpause(int number)
 {
     sigset_t mask;
@@ -275,9 +277,9 @@ EXPORT int __sigpause(int number_or_mask, int is_number)
 }
 #pragma GCC diagnostic pop
 
-// --- calls that look at what is pending ---
+// --- reading pending signals ---
 
-// SIGPROF may be blocked since before the profiler was started, or since the thread was.
+// SIGPROF may have been blocked before the profiler or the thread was started.
 static void hide_ticks(void)
 {
     int error = errno;
@@ -286,13 +288,13 @@ static void hide_ticks(void)
     errno = error;
 }
 
-// A signal that was kept pending (see capture_blocks) has been taken: the thread is sampled again,
-// and keeps the next one pending.
+// A signal that was kept pending (see capture_blocks) has been consumed. Sample the thread again;
+// it keeps the next one pending as well.
 static void after_wait(void)
 {
-    if (!capture_blocks() || !capture_is_paused() || !is_us())
+    if (!capture_blocks() || !capture_is_paused() || !caller_may_change_mask())
         return;
-    change_kernels(SIG_UNBLOCK);
+    change_kernel_mask(SIG_UNBLOCK);
     capture_end_pause();
 }
 
@@ -304,7 +306,7 @@ EXPORT int sigpending(sigset_t *set)
 
 EXPORT int sigwait(const sigset_t *set, int *number)
 {
-    if (lists(set))
+    if (has_sigprof(set))
         hide_ticks();
     int result = LIBC(sigwait)(set, number);
     after_wait();
@@ -313,7 +315,7 @@ EXPORT int sigwait(const sigset_t *set, int *number)
 
 EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *info)
 {
-    if (lists(set))
+    if (has_sigprof(set))
         hide_ticks();
     int result = LIBC(sigwaitinfo)(set, info);
     after_wait();
@@ -322,7 +324,7 @@ EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *info)
 
 EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout)
 {
-    if (lists(set))
+    if (has_sigprof(set))
         hide_ticks();
     int result = LIBC(sigtimedwait)(set, info, timeout);
     after_wait();
@@ -331,24 +333,24 @@ EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct times
 
 EXPORT int signalfd(int fd, const sigset_t *set, int flags)
 {
-    if (lists(set))
+    if (has_sigprof(set))
         hide_ticks();
     return LIBC(signalfd)(fd, set, flags);
 }
 
-// --- calls that wait with another mask ---
+// --- waiting with another mask ---
 
-// What the call lets in, the program does not block meanwhile. Returns what it does otherwise, to
-// be noted again.
+// If the mask admits SIGPROF, the program does not block it during the call. Returns the recorded
+// mask, to be restored afterwards.
 static uint64_t begin_other_mask(const sigset_t *mask)
 {
-    if (!mask || lists(mask) || !capture_has_handler())
+    if (!mask || has_sigprof(mask) || !capture_has_handler())
         return 0;
     if (capture_is_handled())
-        mask_settle();
+        mask_pass_to_kernel();
     hide_ticks();
     uint64_t blocks = capture_blocks();
-    if (!blocks || !is_us())
+    if (!blocks || !caller_may_change_mask())
         return 0;
     capture_set_blocks(0);
     return blocks;
@@ -386,7 +388,7 @@ EXPORT int ppoll(struct pollfd *descriptors, nfds_t n, const struct timespec *ti
     return result;
 }
 
-// What programs that are compiled with -D_FORTIFY_SOURCE call.
+// Programs compiled with -D_FORTIFY_SOURCE call this.
 EXPORT int __ppoll_chk(struct pollfd *descriptors, nfds_t n, const struct timespec *timeout,
                        const sigset_t *mask, size_t size);
 EXPORT int __ppoll_chk(struct pollfd *descriptors, nfds_t n, const struct timespec *timeout,
@@ -407,7 +409,7 @@ EXPORT int epoll_pwait(int epoll, struct epoll_event *events, int n, int timeout
     return result;
 }
 
-// Not in older versions of libc.
+// Missing in older versions of libc.
 EXPORT int epoll_pwait2(int epoll, struct epoll_event *events, int n,
                         const struct timespec *timeout, const sigset_t *mask);
 EXPORT int epoll_pwait2(int epoll, struct epoll_event *events, int n,

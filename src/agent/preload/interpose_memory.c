@@ -1,4 +1,4 @@
-// mlockall, so that our memory takes no room from what the program may lock.
+// Interposes mlockall, so that our memory does not use up what the program may lock.
 #include <sys/mman.h>
 
 #include "base/attributes.h"

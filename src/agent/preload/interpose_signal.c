@@ -1,6 +1,8 @@
-// Signal handlers and their stacks. SIGPROF is the profiler's; the program sees what it set itself.
+// Interposes functions for signal handlers and alternate stacks. SIGPROF belongs to the profiler;
+// the program sees the action that it set itself.
 //
-// A child of vfork runs on our memory with signal handlers of its own: it talks to the kernel.
+// A child of vfork shares our memory but has its own signal actions: its calls go directly to the
+// kernel.
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -16,20 +18,20 @@
 #include "process/process.h"
 #include "process/sandbox.h"
 
-// Also false where asking is forbidden: then nothing is changed.
-static bool is_us(void)
+// Also false if system calls are forbidden: then nothing is changed.
+static bool caller_may_change_signals(void)
 {
     return !sandbox_confines_caller() && process_is_us();
 }
 
 // --- handlers ---
 
-// What the program wants to be done with SIGPROF.
-static bool wish(const struct sigaction *wanted, struct sigaction *had)
+// Gets and sets the program's own action for SIGPROF.
+static bool set_sigprof_action(const struct sigaction *wanted, struct sigaction *had)
 {
     if (wanted && wanted->sa_handler != SIG_DFL && wanted->sa_handler != SIG_IGN)
-        mask_settle();
-    return capture_wish(wanted, had);
+        mask_pass_to_kernel();
+    return capture_program_action(wanted, had);
 }
 
 EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
@@ -37,7 +39,7 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
     if (!capture_has_handler())
         return LIBC(sigaction)(signal, wanted, had);
     if (process_is_us())
-        return signal == SIGPROF && wish(wanted, had)
+        return signal == SIGPROF && set_sigprof_action(wanted, had)
                    ? 0
                    : on_stack_sigaction(LIBC(sigaction), signal, wanted, had);
     int result = LIBC(sigaction)(signal, wanted, had);
@@ -49,7 +51,7 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
 int own_sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
     __attribute__((alias("sigaction"), nothrow, leaf));
 
-// A library that is loaded later does not stand in for libc's functions.
+// If our library is loaded with dlopen, it does not interpose libc's functions.
 __attribute__((constructor(101))) static void note_interposition(void)
 {
     int (*volatile own)(int, const struct sigaction *, struct sigaction *) = own_sigaction;
@@ -57,12 +59,13 @@ __attribute__((constructor(101))) static void note_interposition(void)
         capture_interposes_sigaction();
 }
 
-// The other ways of libc to set an action: inside libc they do not come by sigaction. False: the
-// signal is not ours to answer for.
-static bool set_ours(int number, __sighandler_t handler, int flags, __sighandler_t *had)
+// For libc's other functions that set an action, which do not call sigaction within libc. Returns
+// false if libc must handle the call.
+static bool set_simple_action(int number, __sighandler_t handler, int flags, __sighandler_t *had)
 {
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = flags}, old;
-    if (number != SIGPROF || !capture_has_handler() || !process_is_us() || !wish(&wanted, &old))
+    if (number != SIGPROF || !capture_has_handler() || !process_is_us() ||
+        !set_sigprof_action(&wanted, &old))
         return false;
     *had = old.sa_handler;
     return true;
@@ -71,7 +74,7 @@ static bool set_ours(int number, __sighandler_t handler, int flags, __sighandler
 EXPORT __sighandler_t signal(int number, __sighandler_t handler)
 {
     __sighandler_t had;
-    return handler != SIG_ERR && set_ours(number, handler, SA_RESTART, &had)
+    return handler != SIG_ERR && set_simple_action(number, handler, SA_RESTART, &had)
                ? had
                : on_stack_unwrapped(number, LIBC(signal)(number, handler));
 }
@@ -81,18 +84,19 @@ EXPORT __sighandler_t ssignal(int number, __sighandler_t handler)
     return signal(number, handler);
 }
 
-// Not declared for every standard.
+// Not declared in every standard.
 EXPORT __sighandler_t bsd_signal(int number, __sighandler_t handler);
 EXPORT __sighandler_t bsd_signal(int number, __sighandler_t handler)
 {
     return signal(number, handler);
 }
 
-// What signal means to programs that are compiled for System V.
+// Programs compiled for System V call this as signal.
 EXPORT __sighandler_t __sysv_signal(int number, __sighandler_t handler)
 {
     __sighandler_t had;
-    return handler != SIG_ERR && set_ours(number, handler, (int)SA_RESETHAND | SA_NODEFER, &had)
+    return handler != SIG_ERR &&
+                   set_simple_action(number, handler, (int)SA_RESETHAND | SA_NODEFER, &had)
                ? had
                : on_stack_unwrapped(number, LIBC(__sysv_signal)(number, handler));
 }
@@ -102,7 +106,7 @@ EXPORT __sighandler_t sysv_signal(int number, __sighandler_t handler)
     return __sysv_signal(number, handler);
 }
 
-// Programs still use what libc calls deprecated.
+// Programs still use functions that libc deprecates.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -112,8 +116,9 @@ EXPORT __sighandler_t sigset(int number, __sighandler_t handler)
     sigset_t set, old;
     bool hold = handler == SIG_HOLD;
     struct sigaction now;
-    if (hold ? number != SIGPROF || !capture_wish(NULL, &now) || !is_us()
-             : !set_ours(number, handler, 0, &had))
+    if (hold ? number != SIGPROF || !capture_program_action(NULL, &now) ||
+                   !caller_may_change_signals()
+             : !set_simple_action(number, handler, 0, &had))
         return on_stack_unwrapped(number, LIBC(sigset)(number, handler));
     sigemptyset(&set);
     sigaddset(&set, SIGPROF);
@@ -124,28 +129,28 @@ EXPORT __sighandler_t sigset(int number, __sighandler_t handler)
 EXPORT int sigignore(int number)
 {
     __sighandler_t had;
-    return set_ours(number, SIG_IGN, 0, &had) ? 0 : LIBC(sigignore)(number);
+    return set_simple_action(number, SIG_IGN, 0, &had) ? 0 : LIBC(sigignore)(number);
 }
 
 EXPORT int siginterrupt(int number, int interrupt)
 {
     struct sigaction now;
-    if (number != SIGPROF || !is_us() || !capture_wish(NULL, &now))
+    if (number != SIGPROF || !caller_may_change_signals() || !capture_program_action(NULL, &now))
         return LIBC(siginterrupt)(number, interrupt);
     now.sa_flags = interrupt ? now.sa_flags & ~SA_RESTART : now.sa_flags | SA_RESTART;
-    capture_wish(&now, NULL);
+    capture_program_action(&now, NULL);
     return 0;
 }
 #pragma GCC diagnostic pop
 
-// The one that we gave the thread is not the program's to see.
-static void hide_ours(stack_t *had)
+// Hides our alternate stack from the program.
+static void hide_own_stack(stack_t *had)
 {
     if (signal_stack_is(had))
         *had = (stack_t){.ss_flags = SS_DISABLE};
 }
 
-// No tick comes between a stack that is too small for it and what follows from that.
+// SIGPROF is blocked, so that no tick comes between setting a small stack and adapting our handler.
 static int set_small_stack(const stack_t *wanted, stack_t *had)
 {
     sigset_t ours, mask;
@@ -160,19 +165,19 @@ static int set_small_stack(const stack_t *wanted, stack_t *had)
     return result;
 }
 
-// The kernel answers for bad pointers.
+// Bad pointers are left to the kernel, which reports EFAULT.
 EXPORT int sigaltstack(const stack_t *wanted, stack_t *had)
 {
     bool known =
         wanted && !sandbox_confines_caller() && process_readable((uintptr_t)wanted, sizeof *wanted);
     bool disable = known && wanted->ss_flags & SS_DISABLE;
-    bool sets = known && !disable && (!capture_has_handler() || is_us());
+    bool sets = known && !disable && (!capture_has_handler() || caller_may_change_signals());
     if (sets && wanted->ss_size < SIGNAL_STACK_ROOMY)
-        on_stack_let_ticks_wait(LIBC(sigaction));
+        on_stack_block_ticks(LIBC(sigaction));
     bool small = sets && !capture_fits_alternate_stack(wanted->ss_size);
     int result = small ? set_small_stack(wanted, had) : LIBC(sigaltstack)(wanted, had);
     if (result == 0 && had)
-        hide_ours(had);
+        hide_own_stack(had);
     if (result == 0 && disable)
         signal_stack_set_again();
     return result;

@@ -1,5 +1,5 @@
-// pthread_create, so that threads are sampled from their first instruction, and dlopen, so that the
-// unwind tables of new objects are there soon.
+// Interposes pthread_create, so that threads are sampled from their first instruction, and dlopen,
+// so that the unwind tables of new objects are built soon.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,21 +12,21 @@
 #include "process/process.h"
 #include "process/sandbox.h"
 
-// Starts under way. When there are more at once, the thread is found by the next scan.
+// Maximum number of concurrent thread starts. Further threads are found by the next scan.
 enum { STARTS = 256 };
 
 static struct start {
     _Atomic bool taken;
-    void (*routine)(void); // what the thread was started with, by its type there
+    void (*routine)(void); // start routine, cast from its type
     void *argument;
     struct sandbox_inheritance sandbox;
     uint64_t blocks; // see capture_blocks
-    // Of the stack; base: 0 if libc chooses it.
+    // The stack. base is 0 if libc allocates it.
     uintptr_t base;
     size_t size, guard;
 } starts[STARTS];
 
-static struct start *take_start(void)
+static struct start *claim_start(void)
 {
     static _Atomic uint32_t last;
     uint32_t first = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed);
@@ -39,16 +39,16 @@ static struct start *take_start(void)
     return NULL;
 }
 
-// Whether the program stands in for the functions that arm a thread, as a sanitizer that is linked
-// into it does. ThreadSanitizer starts a thread that must not call them; the next scan finds the
-// threads of such a program.
+// Whether the program interposes functions that arming a thread needs, as a sanitizer linked into
+// it does. ThreadSanitizer starts a thread that must not call them; the next scan finds the threads
+// of such a program.
 static bool program_has_own_locks(void)
 {
     return LIBC(pthread_mutex_lock) != pthread_mutex_lock;
 }
 
-// In the new thread.
-static struct start begin_thread(struct start *s)
+// Runs in the new thread.
+static struct start begin_started_thread(struct start *s)
 {
     struct start mine = *s;
     sandbox_inherit(mine.sandbox);
@@ -56,27 +56,27 @@ static struct start begin_thread(struct start *s)
     atomic_store_explicit(&s->taken, false, memory_order_release);
     if (!program_has_own_locks())
         capture_arm_started(mine.base, mine.size, mine.guard);
-    // The thread that started it has blocked SIGPROF for it: see mask_begin_start.
+    // The creating thread has blocked SIGPROF for it: see mask_begin_start.
     if (mine.blocks && !sandbox_confines_caller())
         mask_end_start();
     return mine;
 }
 
-// These leave no frame of their own: the routine is called in their place.
+// The routine is a tail call, so these functions leave no frame.
 static void *start_routine(void *context)
 {
-    struct start s = begin_thread(context);
+    struct start s = begin_started_thread(context);
     return ((void *(*)(void *))s.routine)(s.argument);
 }
 
 static int start_c11_routine(void *context)
 {
-    struct start s = begin_thread(context);
+    struct start s = begin_started_thread(context);
     return ((thrd_start_t)s.routine)(s.argument);
 }
 
-// None of these allocates.
-static void note_stack(struct start *s, const pthread_attr_t *attributes)
+// None of these functions allocates.
+static void set_start_stack(struct start *s, const pthread_attr_t *attributes)
 {
     pthread_attr_t defaults;
     void *base = NULL;
@@ -90,32 +90,32 @@ static void note_stack(struct start *s, const pthread_attr_t *attributes)
     pthread_attr_getstacksize(attributes, &s->size);
     size_t size = 0;
     if (attributes != &defaults && pthread_attr_getstack(attributes, &base, &size) == 0 &&
-        (uintptr_t)base + size != 0) // libc's way to say that none was set
+        (uintptr_t)base + size != 0) // libc reports an unset stack this way
         s->base = (uintptr_t)base;
     if (attributes == &defaults)
         pthread_attr_destroy(&defaults);
 }
 
-// Whether the thread does not inherit the mask of the one that starts it.
+// Whether the attributes set a signal mask, which then is not inherited.
 static bool has_own_mask(const pthread_attr_t *attributes)
 {
     sigset_t mask;
     return attributes && pthread_attr_getsigmask_np(attributes, &mask) == 0;
 }
 
-// NULL: the thread starts without us.
+// Returns NULL if the thread starts without us.
 static struct start *prepare_start(const pthread_attr_t *attributes, void (*routine)(void),
                                    void *argument)
 {
     bool needed = capture_running() || capture_blocks() || sandbox_confines_caller();
-    struct start *s = needed ? take_start() : NULL;
+    struct start *s = needed ? claim_start() : NULL;
     if (!s)
         return NULL;
     s->routine = routine;
     s->argument = argument;
     s->sandbox = sandbox_of_caller();
     s->blocks = has_own_mask(attributes) ? 0 : capture_blocks();
-    note_stack(s, attributes);
+    set_start_stack(s, attributes);
     return s;
 }
 
@@ -133,7 +133,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     return result;
 }
 
-// C11's, which does not come by pthread_create inside libc.
+// The C11 function, which does not call pthread_create within libc.
 EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument)
 {
     struct start *s = prepare_start(NULL, (void (*)(void))routine, argument);
@@ -147,7 +147,7 @@ EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument)
     return result;
 }
 
-// A tail call: the loader looks at who called, and at where the caller may look for objects.
+// A tail call: the loader uses the return address to decide where to search for the object.
 EXPORT void *dlopen(const char *path, int mode)
 {
     collector_expect_objects();

@@ -1,9 +1,9 @@
-// vfork, so that its child knows what it is without asking the kernel, which a filter may forbid,
-// and inherits the mask that the program set.
+// Interposes vfork, so that its child recognizes itself without a system call, which a filter may
+// forbid, and inherits the mask that the program set.
 //
-// The child returns first, on the caller's stack, and what it calls overwrites the return address:
-// that stays in a register meanwhile. The child notes that it has begun in a word that the kernel
-// clears when it ends or calls exec (CLONE_CHILD_CLEARTID), before the parent runs on.
+// The child returns first, on the caller's stack, and overwrites the return address with its calls,
+// so the address stays in a register. The child sets a word when it begins; the kernel clears the
+// word (CLONE_CHILD_CLEARTID) when the child ends or calls exec, before the parent continues.
 #include "process/process.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 #include "agent/preload/mask.h"
 #include "process/sandbox.h"
 
-static __thread bool masked INITIAL_EXEC; // mask_begin_start
+static __thread bool masked INITIAL_EXEC; // end with mask_end_start
 
-// Called by the assembly below, in the parent.
+// The assembly below calls these in the parent.
 __attribute__((used)) uint32_t *interposed_vfork_begins(void)
 {
     if (!process_vfork_depth())
@@ -35,7 +35,7 @@ __attribute__((used)) long interposed_vfork_ended(long result)
 }
 
 #if defined(__x86_64__)
-// A filter may allow vfork and not clone: then the parent clears the word.
+// If a filter may forbid clone, use vfork; then the parent clears the word.
 __asm__(".text\n"
         ".globl vfork\n"
         ".type vfork, @function\n"

@@ -1,9 +1,9 @@
-// libkiln_malloc.so: stands in for malloc and its kin, tells libkiln of what it samples, and leaves
-// the work to whatever allocator comes next. Preloaded after libkiln.so, or linked.
+// libkiln_malloc.so: interposes malloc and its variants, reports sampled objects to libkiln, and
+// calls the next allocator. Preload it after libkiln.so, or link it.
 //
-// Objects that are not sampled cost two or three instructions and a jump. Calls may come before
-// any constructor has run, from the loader for instance, and from within dlsym while it looks for
-// the next malloc: those get memory from an arena of a few kilobytes and never give it back.
+// An object that is not sampled costs two or three instructions and a jump. Calls may come before
+// any constructor has run, for instance from the loader, and from within dlsym while it searches
+// for the next malloc. Those get memory from a small static arena that is never reclaimed.
 #include <dlfcn.h>
 #include <errno.h>
 #include <kiln/heap.h>
@@ -71,80 +71,81 @@ static void *take_from_arena(size_t alignment, size_t n)
             return NULL;
         }
     } while (!atomic_compare_exchange_weak(&arena_used, &used, at + n + (n == 0)));
-    // Full for ever, so that free looks twice at it.
+    // Saturate the filter, so that free checks this address.
     __atomic_store_n(&kiln_heap_filter[KILN_HEAP_PLACE(arena + at)], UINT8_MAX, __ATOMIC_RELAXED);
     return arena + at;
 }
 
-// --- what comes next ---
+// --- the next allocator ---
 
-// False: this thread is looking already, and the loader wants memory for it.
-static bool find_next(void)
+// Returns false if this thread is searching already: then the loader needs memory for the search.
+static bool find_next_allocator(void)
 {
     if (searching)
         return false;
     searching = true;
-#define FIND(name)                              \
+#define FIND_NEXT(name)                         \
     do {                                        \
         void *found_ = dlsym(RTLD_NEXT, #name); \
         if (found_)                             \
             next.name = found_;                 \
     } while (0)
-    FIND(free);
-    FIND(calloc);
-    FIND(realloc);
-    FIND(memalign);
-    FIND(aligned_alloc);
-    FIND(posix_memalign);
-    FIND(valloc);
-    FIND(pvalloc);
-    FIND(malloc);
+    FIND_NEXT(free);
+    FIND_NEXT(calloc);
+    FIND_NEXT(realloc);
+    FIND_NEXT(memalign);
+    FIND_NEXT(aligned_alloc);
+    FIND_NEXT(posix_memalign);
+    FIND_NEXT(valloc);
+    FIND_NEXT(pvalloc);
+    FIND_NEXT(malloc);
     searching = false;
     return true;
 }
 
-__attribute__((constructor(101))) static void begin(void)
+__attribute__((constructor(101))) static void initialize_malloc(void)
 {
-    find_next();
+    find_next_allocator();
     kiln_heap_interposed();
 }
 
 static void *first_malloc(size_t n)
 {
-    return find_next() && next.malloc != first_malloc ? next.malloc(n) : take_from_arena(16, n);
+    return find_next_allocator() && next.malloc != first_malloc ? next.malloc(n)
+                                                                : take_from_arena(16, n);
 }
 
 static void *first_calloc(size_t count, size_t n)
 {
     size_t total;
-    if (find_next() && next.calloc != first_calloc)
+    if (find_next_allocator() && next.calloc != first_calloc)
         return next.calloc(count, n);
     return __builtin_mul_overflow(count, n, &total) ? NULL : take_from_arena(16, total);
 }
 
 static void *first_realloc(void *p, size_t n)
 {
-    if (find_next() && next.realloc != first_realloc)
+    if (find_next_allocator() && next.realloc != first_realloc)
         return next.realloc(p, n);
     return p ? NULL : take_from_arena(16, n);
 }
 
 static void *first_memalign(size_t alignment, size_t n)
 {
-    return find_next() && next.memalign != first_memalign ? next.memalign(alignment, n)
-                                                          : take_from_arena(alignment, n);
+    return find_next_allocator() && next.memalign != first_memalign ? next.memalign(alignment, n)
+                                                                    : take_from_arena(alignment, n);
 }
 
 static void *first_aligned_alloc(size_t alignment, size_t n)
 {
-    return find_next() && next.aligned_alloc != first_aligned_alloc
+    return find_next_allocator() && next.aligned_alloc != first_aligned_alloc
                ? next.aligned_alloc(alignment, n)
                : take_from_arena(alignment, n);
 }
 
 static int first_posix_memalign(void **p, size_t alignment, size_t n)
 {
-    if (find_next() && next.posix_memalign != first_posix_memalign)
+    if (find_next_allocator() && next.posix_memalign != first_posix_memalign)
         return next.posix_memalign(p, alignment, n);
     *p = take_from_arena(alignment, n);
     return *p ? 0 : ENOMEM;
@@ -152,24 +153,25 @@ static int first_posix_memalign(void **p, size_t alignment, size_t n)
 
 static void *first_valloc(size_t n)
 {
-    return find_next() && next.valloc != first_valloc ? next.valloc(n) : NULL;
+    return find_next_allocator() && next.valloc != first_valloc ? next.valloc(n) : NULL;
 }
 
 static void *first_pvalloc(size_t n)
 {
-    return find_next() && next.pvalloc != first_pvalloc ? next.pvalloc(n) : NULL;
+    return find_next_allocator() && next.pvalloc != first_pvalloc ? next.pvalloc(n) : NULL;
 }
 
-// Who frees has allocated before: only what the arena gave out can come so early.
+// Only arena memory can be freed before the first search: other memory came from an allocator that
+// was found.
 static void first_free(void *p)
 {
-    if (find_next() && next.free != first_free)
+    if (find_next_allocator() && next.free != first_free)
         next.free(p);
 }
 
-// --- malloc and its kin ---
+// --- malloc and its variants ---
 
-static void *told(void *p, size_t n, const void *caller)
+static void *report_allocation(void *p, size_t n, const void *caller)
 {
     if (p)
         kiln_heap_sample(p, n, caller);
@@ -180,7 +182,7 @@ static void *told(void *p, size_t n, const void *caller)
 
 RARE void *malloc_sampled(size_t n, const void *caller)
 {
-    return told(next.malloc(n), n, caller);
+    return report_allocation(next.malloc(n), n, caller);
 }
 
 EXPORT void *malloc(size_t n)
@@ -190,10 +192,10 @@ EXPORT void *malloc(size_t n)
 
 RARE void *calloc_sampled(size_t count, size_t n, const void *caller)
 {
-    return told(next.calloc(count, n), count * n, caller);
+    return report_allocation(next.calloc(count, n), count * n, caller);
 }
 
-// A product that wraps is refused by the allocator, whatever was counted.
+// If the product overflows, the allocator fails, whatever was counted.
 EXPORT void *calloc(size_t count, size_t n)
 {
     return kiln_heap_passes(count * n) ? next.calloc(count, n) : calloc_sampled(count, n, CALLER);
@@ -201,7 +203,7 @@ EXPORT void *calloc(size_t count, size_t n)
 
 RARE void *memalign_sampled(memalign_fn *real, size_t alignment, size_t n, const void *caller)
 {
-    return told(real(alignment, n), n, caller);
+    return report_allocation(real(alignment, n), n, caller);
 }
 
 EXPORT void *memalign(size_t alignment, size_t n)
@@ -220,7 +222,7 @@ RARE int posix_memalign_sampled(void **p, size_t alignment, size_t n, const void
 {
     int result = next.posix_memalign(p, alignment, n);
     if (result == 0)
-        told(*p, n, caller);
+        report_allocation(*p, n, caller);
     return result;
 }
 
@@ -232,17 +234,17 @@ EXPORT int posix_memalign(void **p, size_t alignment, size_t n)
 
 EXPORT void *valloc(size_t n)
 {
-    return kiln_heap_passes(n) ? next.valloc(n) : told(next.valloc(n), n, CALLER);
+    return kiln_heap_passes(n) ? next.valloc(n) : report_allocation(next.valloc(n), n, CALLER);
 }
 
 EXPORT void *pvalloc(size_t n)
 {
-    return kiln_heap_passes(n) ? next.pvalloc(n) : told(next.pvalloc(n), n, CALLER);
+    return kiln_heap_passes(n) ? next.pvalloc(n) : report_allocation(next.pvalloc(n), n, CALLER);
 }
 
-// --- the end of objects ---
+// --- free ---
 
-RARE void free_known(void *p)
+RARE void free_sampled(void *p)
 {
     if (is_in_arena(p))
         return;
@@ -255,7 +257,7 @@ EXPORT void free(void *p)
     if (kiln_heap_unknown(p))
         next.free(p);
     else
-        free_known(p);
+        free_sampled(p);
 }
 
 EXPORT void free_sized(void *p, size_t n)
@@ -271,9 +273,9 @@ EXPORT void free_aligned_sized(void *p, size_t alignment, size_t n)
     free(p);
 }
 
-// --- resizing: an end and a beginning ---
+// --- realloc: a free and an allocation ---
 
-static void *leave_arena(const char *p, size_t n)
+static void *move_out_of_arena(const char *p, size_t n)
 {
     size_t known = (size_t)(arena + sizeof arena - p);
     char *fresh = next.malloc(n);
@@ -282,34 +284,35 @@ static void *leave_arena(const char *p, size_t n)
     return fresh;
 }
 
-// The old object is forgotten before its address can be given to somebody else.
-RARE void *resize_known(void *p, size_t n, const void *caller)
+// Forget the old object before the allocator can reuse its address.
+RARE void *realloc_known(void *p, size_t n, const void *caller)
 {
     struct kiln_heap_object known;
     if (is_in_arena(p))
-        return leave_arena(p, n);
+        return move_out_of_arena(p, n);
     bool passes = kiln_heap_passes(n), was_known = kiln_heap_take(p, &known);
     void *fresh = next.realloc(p, n);
     if (!fresh && n && was_known)
         kiln_heap_put_back(p, &known);
-    return passes ? fresh : told(fresh, n, caller);
+    return passes ? fresh : report_allocation(fresh, n, caller);
 }
 
 RARE void *realloc_sampled(void *p, size_t n, const void *caller)
 {
-    return told(next.realloc(p, n), n, caller);
+    return report_allocation(next.realloc(p, n), n, caller);
 }
 
-static inline __attribute__((always_inline)) void *resize(void *p, size_t n, const void *caller)
+static inline __attribute__((always_inline)) void *realloc_object(void *p, size_t n,
+                                                                  const void *caller)
 {
     if (p && !kiln_heap_unknown(p))
-        return resize_known(p, n, caller);
+        return realloc_known(p, n, caller);
     return kiln_heap_passes(n) ? next.realloc(p, n) : realloc_sampled(p, n, caller);
 }
 
 EXPORT void *realloc(void *p, size_t n)
 {
-    return resize(p, n, CALLER);
+    return realloc_object(p, n, CALLER);
 }
 
 EXPORT void *reallocarray(void *p, size_t count, size_t n)
@@ -319,5 +322,5 @@ EXPORT void *reallocarray(void *p, size_t count, size_t n)
         errno = ENOMEM;
         return NULL;
     }
-    return resize(p, total, CALLER);
+    return realloc_object(p, total, CALLER);
 }

@@ -1,22 +1,22 @@
-// Zero-code use: `LD_PRELOAD=libkiln.so KILN_OUTPUT=out.pb.gz ./app` profiles a program that
-// knows nothing of it, from its start to its end.
+// Profiling without code changes: `LD_PRELOAD=libkiln.so KILN_OUTPUT=out.pb.gz ./app` profiles an
+// unmodified program from its start to its end.
 //
-//   KILN_OUTPUT     file for the profile when the process ends; %p is the process id
+//   KILN_OUTPUT     file for the profile, written when the process ends; %p is the process id
 //   KILN_FREQUENCY  samples per CPU-second
 //   KILN_DEPTH      frames per stack
 //   KILN_CLOCK      timer or perf
-//   KILN_FOLLOW     1: profile children too; .PID is appended to their output
+//   KILN_FOLLOW     1: profile children as well; .PID is appended to their output
 //   KILN_LISTEN     HOST:PORT, :PORT or unix:/PATH to serve the endpoints on
-//   KILN_TOKEN      token that requests must carry
+//   KILN_TOKEN      token that requests must send
 //   KILN_TELL       1: print the address to stderr (always done for port 0)
 //   KILN_HEAP       1: sample allocations; needs libkiln_malloc.so preloaded as well
 //   KILN_HEAP_INTERVAL  mean bytes between samples
-//   KILN_HEAP_SEED      seed of the distances between samples
-//   KILN_HEAP_OUTPUT    file for the heap profile when the process ends; %p is the process id
-//   KILN_PUSH       URL to push profiles to; see preload_push.c
+//   KILN_HEAP_SEED      seed for the gaps between samples
+//   KILN_HEAP_OUTPUT    file for the heap profile, written when the process ends
+//   KILN_PUSH       URL to push profiles to; see preload_push.h
 //
 // Without these the library does nothing until it is called. `kiln run` sets KILN_RUN instead of
-// KILN_OUTPUT: samples lie in memory that it shares with the process, and it writes the profile.
+// KILN_OUTPUT: samples go to memory that it shares with the process, and it writes the profile.
 #include <kiln/kiln.h>
 
 #include <errno.h>
@@ -49,36 +49,37 @@
 #include "process/write_signals.h"
 
 static struct {
-    bool active; // the environment asked for something
+    bool active; // the environment requests profiling
     char output[4096];
-    char journal[256]; // KILN_RUN; empty: the process writes its profile itself
+    char journal[256]; // KILN_RUN; empty: the process writes its own profile
     struct kiln_options options;
     int window;
-    pid_t pid; // whose window it is
+    pid_t pid; // the process that opened the window
     bool follow, heap;
     char heap_output[4096];
     uint64_t heap_interval, heap_seed;
-    _Atomic bool open, heap_open; // heap_open: a heap profile is to be written
+    _Atomic bool open, heap_open; // heap_open: write a heap profile at exit
     _Atomic bool pushes;
     dev_t error_device; // of standard error at the start
     ino_t error_inode;
-} run;
+} preloaded;
 
 bool preload_is_active(void)
 {
-    return run.active;
+    return preloaded.active;
 }
 
-// Standard error may have become a file or a connection of the program's by the same number, or a
-// pipe that is full and that nobody reads: the message is shorter than what a pipe takes at once.
-static void complain(const char *what, const char *why)
+// Prints only if standard error is still the same file: its descriptor may have been reused for a
+// file or a connection of the program. Does not block on a full pipe: the message is short enough
+// to be written at once.
+static void print_error(const char *what, const char *why)
 {
     char text[700];
     struct stat st;
     struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
     int n = snprintf(text, sizeof text, "kiln: %s: %s\n", what, why);
-    if (n <= 0 || fstat(STDERR_FILENO, &st) || st.st_dev != run.error_device ||
-        st.st_ino != run.error_inode || poll(&error, 1, 0) != 1 || !(error.revents & POLLOUT))
+    if (n <= 0 || fstat(STDERR_FILENO, &st) || st.st_dev != preloaded.error_device ||
+        st.st_ino != preloaded.error_inode || poll(&error, 1, 0) != 1 || !(error.revents & POLLOUT))
         return;
     struct process_write_signals held = process_hold_write_signals();
     process_call(SYS_write, STDERR_FILENO, (long)text,
@@ -88,16 +89,17 @@ static void complain(const char *what, const char *why)
 
 // --- begin ---
 
-// A child of fork goes on where its parent was, unless `kiln run` reads the samples.
-static int begin_heap(struct err *e)
+// A child of fork continues its parent's sampling, unless `kiln run` reads the samples.
+static int begin_heap_sampling(struct err *e)
 {
     struct capture_heap_options options = {
-        .interval = run.heap_interval,
-        .seed = run.heap_seed,
-        .depth = run.options.depth < CAPTURE_MAX_DEPTH ? run.options.depth : CAPTURE_MAX_DEPTH,
-        .block = *run.journal ? journal_memory_heap : NULL,
+        .interval = preloaded.heap_interval,
+        .seed = preloaded.heap_seed,
+        .depth = preloaded.options.depth < CAPTURE_MAX_DEPTH ? preloaded.options.depth
+                                                             : CAPTURE_MAX_DEPTH,
+        .block = *preloaded.journal ? journal_memory_heap : NULL,
     };
-    if (!run.heap || capture_heap_active())
+    if (!preloaded.heap || capture_heap_active())
         return 0;
     capture_heap_enter();
     int result = heap_sampler_start(&options, e);
@@ -105,158 +107,161 @@ static int begin_heap(struct err *e)
     return result;
 }
 
-// Errors are for the user of `kiln run`: the program's standard error is not ours.
+// Errors go to the user of `kiln run`, because standard error belongs to the program.
 static void begin_journal(void)
 {
     struct err e = {""};
     struct kiln_error error;
-    uint32_t hz = run.options.frequency ? run.options.frequency : 100;
-    if (journal_open(run.journal, run.follow, hz, &e))
+    uint32_t hz = preloaded.options.frequency ? preloaded.options.frequency : 100;
+    if (journal_open(preloaded.journal, preloaded.follow, hz, &e))
         journal_note(JOURNAL_NOTE_FAILED, e.message);
-    else if (kiln_start(&run.options, &error))
+    else if (kiln_start(&preloaded.options, &error))
         journal_note(JOURNAL_NOTE_FAILED, error.message);
     else
-        atomic_store(&run.open, true);
-    if (atomic_load(&run.open) && begin_heap(&e))
+        atomic_store(&preloaded.open, true);
+    if (atomic_load(&preloaded.open) && begin_heap_sampling(&e))
         journal_note(JOURNAL_NOTE_FAILED, e.message);
 }
 
 static void begin_window(void)
 {
     struct kiln_error error;
-    if (kiln_start(&run.options, &error) || (run.window = kiln_window_begin(&error)) < 0)
-        complain("profiling is off", error.message);
+    if (kiln_start(&preloaded.options, &error) ||
+        (preloaded.window = kiln_window_begin(&error)) < 0)
+        print_error("profiling is off", error.message);
     else
-        atomic_store(&run.open, true);
+        atomic_store(&preloaded.open, true);
 }
 
-static void begin(void)
+static void begin_profiling(void)
 {
     struct err e;
-    run.pid = getpid();
-    if (*run.journal) {
+    preloaded.pid = getpid();
+    if (*preloaded.journal) {
         begin_journal();
         return;
     }
-    if (*run.output)
+    if (*preloaded.output)
         begin_window();
-    if (begin_heap(&e))
-        complain("allocations are not sampled", e.message);
+    if (begin_heap_sampling(&e))
+        print_error("allocations are not sampled", e.message);
     else
-        atomic_store(&run.heap_open, *run.heap_output);
+        atomic_store(&preloaded.heap_open, *preloaded.heap_output);
     struct err ignored;
-    if (atomic_load(&run.open) || atomic_load(&run.heap_open))
+    if (atomic_load(&preloaded.open) || atomic_load(&preloaded.heap_open))
         keeper_start(&ignored);
 }
 
 // --- writing ---
 
-static int write_window(int fd, struct kiln_error *error)
+static int write_preload_window(int fd, struct kiln_error *error)
 {
-    return kiln_window_write(run.window, fd, error);
+    return kiln_window_write(preloaded.window, fd, error);
 }
 
-// What was sampled so far; the window stays open.
+// The samples so far; the window stays open.
 static int write_window_so_far(int fd, struct kiln_error *error)
 {
     struct kiln_output output = {.size = sizeof output, .flags = KILN_ADDRESSES | KILN_STAY};
-    return kiln_window_write_as(run.window, fd, &output, error);
+    return kiln_window_write_as(preloaded.window, fd, &output, error);
 }
 
-static int write_heap(int fd, struct kiln_error *error)
+static int write_preload_heap(int fd, struct kiln_error *error)
 {
     struct kiln_output output = {.size = sizeof output, .flags = KILN_ADDRESSES};
     return kiln_heap_write(fd, &output, error);
 }
 
-static void write_file(const char *path, int (*write_profile)(int fd, struct kiln_error *error))
+static void write_profile_file(const char *path,
+                               int (*write_profile)(int fd, struct kiln_error *error))
 {
     struct kiln_error error;
     struct process_write_signals held = process_hold_write_signals();
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
-        complain(path, strerror(errno));
+        print_error(path, strerror(errno));
     else if (write_profile(fd, &error))
-        complain(path, error.message);
+        print_error(path, error.message);
     if (fd >= 0)
         close(fd);
     process_release_write_signals(held);
 }
 
-// Replaces the file as a whole: the process may end at any moment, and the file from a second ago
-// is better than half a file.
+// Replaces the file atomically: the process may end at any time, and a file that is a second old is
+// better than a truncated one.
 static void replace_file(const char *path, int (*write_profile)(int fd, struct kiln_error *error))
 {
-    char partial[sizeof run.output + 16];
+    char partial[sizeof preloaded.output + 16];
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        write_file(path, write_profile);
+        write_profile_file(path, write_profile);
         return;
     }
     snprintf(partial, sizeof partial, "%s.partial", path);
-    write_file(partial, write_profile);
+    write_profile_file(partial, write_profile);
     if (rename(partial, path))
-        complain(path, strerror(errno));
+        print_error(path, strerror(errno));
 }
 
-// For a process that will not be able to write later.
+// For a process that cannot write later.
 static void write_so_far(void)
 {
-    if (*run.journal || run.pid != getpid())
+    if (*preloaded.journal || preloaded.pid != getpid())
         return;
-    if (atomic_load(&run.open))
-        replace_file(run.output, write_window_so_far);
-    if (atomic_load(&run.heap_open))
-        replace_file(run.heap_output, write_heap);
+    if (atomic_load(&preloaded.open))
+        replace_file(preloaded.output, write_window_so_far);
+    if (atomic_load(&preloaded.heap_open))
+        replace_file(preloaded.heap_output, write_preload_heap);
 }
 
-// Once, whoever comes first: the destructor or one of the ways around it.
-static void write_all(void)
+// Writes once: the destructor or one of the other exit paths may come first.
+static void write_everything(void)
 {
-    if (run.pid != getpid())
+    if (preloaded.pid != getpid())
         return;
-    if (atomic_exchange(&run.pushes, false))
-        preload_push_stop(complain);
-    if (atomic_exchange(&run.heap_open, false))
-        write_file(run.heap_output, write_heap);
-    if (!atomic_exchange(&run.open, false))
+    if (atomic_exchange(&preloaded.pushes, false))
+        preload_push_stop(print_error);
+    if (atomic_exchange(&preloaded.heap_open, false))
+        write_profile_file(preloaded.heap_output, write_preload_heap);
+    if (!atomic_exchange(&preloaded.open, false))
         return;
-    if (*run.journal) {
+    if (*preloaded.journal) {
         capture_end();
         return;
     }
-    write_file(run.output, write_window);
+    write_profile_file(preloaded.output, write_preload_window);
     kiln_stop();
 }
 
 // --- the end ---
 
-// By the keeper: _exit may be called by a signal handler that interrupted malloc or the library
-// itself, or by a thread that may not open files.
+// Called by the keeper, because _exit may be called by a signal handler that interrupted malloc or
+// this library, or by a thread that may not open files.
 static void write_at_exit(void)
 {
-    // What `kiln run` reads is ended by the thread that ends the process.
-    if (!*run.journal)
-        write_all();
-    else if (atomic_exchange(&run.pushes, false))
-        preload_push_stop(complain);
+    // If `kiln run` reads the samples, the thread that ends the process finishes them.
+    if (!*preloaded.journal)
+        write_everything();
+    else if (atomic_exchange(&preloaded.pushes, false))
+        preload_push_stop(print_error);
 }
 
-// Seconds. A handler may have called exit, too, but a program that ends as usual may have much to
-// write.
-enum { PATIENCE = 10, PATIENCE_AT_EXIT = 60 };
+// Timeouts in seconds. A signal handler may have called exit as well, but a program that exits
+// normally may have much to write.
+enum { EXIT_TIMEOUT = 10, DESTRUCTOR_TIMEOUT = 60 };
 
-static void before_exit(unsigned patience)
+static void before_exit(unsigned timeout)
 {
-    bool left = atomic_load(&run.open) || atomic_load(&run.heap_open) || atomic_load(&run.pushes);
+    bool left = atomic_load(&preloaded.open) || atomic_load(&preloaded.heap_open) ||
+                atomic_load(&preloaded.pushes);
     bool confined = sandbox_confines_caller();
-    if (sandbox_scope() == SANDBOX_ALL_THREADS || !sandbox_lets_caller_wait())
+    if (sandbox_scope() == SANDBOX_ALL_THREADS || !sandbox_caller_may_wait())
         return;
-    if (left && run.pid == getpid() && !process_is_copy()) {
-        if (!*run.journal || atomic_load(&run.pushes))
-            keeper_write_at_exit(patience);
-        if (*run.journal && !confined && !atomic_load(&run.pushes))
-            write_all();
+    if (left && preloaded.pid == getpid() && !process_is_copy()) {
+        if (!*preloaded.journal || atomic_load(&preloaded.pushes))
+            keeper_write_at_exit(timeout);
+        if (*preloaded.journal && !confined && !atomic_load(&preloaded.pushes))
+            write_everything();
     }
     if (!confined)
         endpoints_leave();
@@ -264,16 +269,16 @@ static void before_exit(unsigned patience)
 
 void preload_before_exit(void)
 {
-    before_exit(PATIENCE);
+    before_exit(EXIT_TIMEOUT);
 }
 
-// exit may be called by a signal handler as well, although it should not: most programs survive it.
-__attribute__((destructor)) static void end(void)
+// Signal handlers may call exit as well: they should not, but most programs survive it.
+__attribute__((destructor)) static void preload_end(void)
 {
     if (sandbox_confines_caller() || keeper_can_write())
-        before_exit(PATIENCE_AT_EXIT);
+        before_exit(DESTRUCTOR_TIMEOUT);
     else if (process_is_us())
-        write_all();
+        write_everything();
 }
 
 EXPORT void _exit(int status)
@@ -290,12 +295,12 @@ EXPORT void _Exit(int status)
 
 static void last_chance_to_write(void)
 {
-    if (!*run.journal && (atomic_load(&run.open) || atomic_load(&run.heap_open)))
-        complain("the seccomp filter forbids writing at exit", "writing the profile so far");
+    if (!*preloaded.journal && (atomic_load(&preloaded.open) || atomic_load(&preloaded.heap_open)))
+        print_error("the seccomp filter forbids writing at exit", "writing the profile so far");
     write_so_far();
 }
 
-// Go ends the process by a system call of its own.
+// Go programs exit by a system call of their own.
 static bool ends_without_libc(void)
 {
     const ElfW(Phdr) *ph = (const void *)getauxval(AT_PHDR);
@@ -315,7 +320,7 @@ static bool ends_without_libc(void)
 
 // --- the environment ---
 
-// 0, the default, if there is none or it is invalid.
+// Returns 0, the default, if the variable is unset or invalid.
 static uint64_t number_from(const char *name, uint64_t most)
 {
     const char *text = process_getenv(name);
@@ -330,7 +335,7 @@ static uint64_t number_from(const char *name, uint64_t most)
     snprintf(why, sizeof why,
              "invalid value \"%.60s\"; expected a number up to %llu; using the default", text,
              (unsigned long long)most);
-    complain(name, why);
+    print_error(name, why);
     return 0;
 }
 
@@ -348,16 +353,16 @@ static bool is_set(const char *name)
     return text && *text;
 }
 
-// The pattern as an absolute path, since the program may change its directory, with the process id
-// where it says so, or at the end.
-static void name_output(char output[sizeof run.output], const char *pattern, bool append)
+// Makes the output path absolute, because the program may change its directory. The process id
+// replaces %p, or is appended.
+static void name_output(char output[sizeof preloaded.output], const char *pattern, bool append)
 {
     size_t n = 0;
-    if (*pattern && *pattern != '/' && getcwd(output, sizeof run.output / 2)) {
+    if (*pattern && *pattern != '/' && getcwd(output, sizeof preloaded.output / 2)) {
         n = strlen(output);
         output[n++] = '/';
     }
-    for (const char *p = pattern; *p && n + 32 < sizeof run.output; p++) {
+    for (const char *p = pattern; *p && n + 32 < sizeof preloaded.output; p++) {
         if (p[0] == '%' && p[1] == 'p') {
             n += (size_t)snprintf(output + n, 32, "%d", (int)getpid());
             append = false;
@@ -371,66 +376,66 @@ static void name_output(char output[sizeof run.output], const char *pattern, boo
         snprintf(output + n, 32, ".%d", (int)getpid());
 }
 
-static void in_child(void)
+static void preload_after_fork_in_child(void)
 {
     environment_disown();
-    bool was_open = atomic_exchange(&run.open, false);
-    was_open |= atomic_exchange(&run.heap_open, false);
-    atomic_store(&run.pushes, false); // the parent does
+    bool was_open = atomic_exchange(&preloaded.open, false);
+    was_open |= atomic_exchange(&preloaded.heap_open, false);
+    atomic_store(&preloaded.pushes, false); // the parent pushes
     journal_after_fork();
-    if (!was_open || !run.follow || sandbox_scope() != SANDBOX_FREE)
+    if (!was_open || !preloaded.follow || sandbox_scope() != SANDBOX_FREE)
         return;
-    char pattern[sizeof run.output];
-    memcpy(pattern, run.output, sizeof pattern);
-    name_output(run.output, pattern, true);
-    memcpy(pattern, run.heap_output, sizeof pattern);
-    name_output(run.heap_output, pattern, true);
-    begin();
+    char pattern[sizeof preloaded.output];
+    memcpy(pattern, preloaded.output, sizeof pattern);
+    name_output(preloaded.output, pattern, true);
+    memcpy(pattern, preloaded.heap_output, sizeof pattern);
+    name_output(preloaded.heap_output, pattern, true);
+    begin_profiling();
 }
 
 static void start_push(void)
 {
     struct kiln_error error;
-    run.pid = getpid();
-    if (!atomic_load(&run.open) && kiln_start(&run.options, &error)) {
-        complain("push is off", error.message);
+    preloaded.pid = getpid();
+    if (!atomic_load(&preloaded.open) && kiln_start(&preloaded.options, &error)) {
+        print_error("push is off", error.message);
         return;
     }
-    atomic_store(&run.pushes, preload_push_start(complain));
+    atomic_store(&preloaded.pushes, preload_push_start(print_error));
 }
 
-// A port that the kernel chose is printed: nobody could know it otherwise.
-static void serve(const char *address)
+// Prints a port that the kernel chose, because nobody could know it otherwise.
+static void serve_endpoints(const char *address)
 {
     struct kiln_serve_options options = {sizeof options, address, process_getenv("KILN_TOKEN")};
     struct kiln_error error;
     char where[300];
     const char *tell = process_getenv("KILN_TELL"), *colon = strrchr(address, ':');
     bool chosen = strcmp(colon ? colon + 1 : address, "0") == 0;
-    bool running = atomic_load(&run.open) || atomic_load(&run.pushes);
-    if ((!running && kiln_start(&run.options, &error)) || kiln_serve(&options, &error))
-        complain("endpoints are off", error.message);
+    bool running = atomic_load(&preloaded.open) || atomic_load(&preloaded.pushes);
+    if ((!running && kiln_start(&preloaded.options, &error)) || kiln_serve(&options, &error))
+        print_error("endpoints are off", error.message);
     else if ((chosen || (tell && *tell == '1')) && kiln_serve_address(where, sizeof where) == 0)
-        complain("listening", where);
+        print_error("listening", where);
 }
 
 static void read_options(void)
 {
-    run.options = (struct kiln_options){
-        .size = sizeof run.options,
+    preloaded.options = (struct kiln_options){
+        .size = sizeof preloaded.options,
         .frequency = (uint32_t)number_from("KILN_FREQUENCY", UINT32_MAX),
         .depth = (uint32_t)number_from("KILN_DEPTH", UINT32_MAX),
         .clock = clock_from("KILN_CLOCK"),
     };
-    run.heap_interval = number_from("KILN_HEAP_INTERVAL", INT64_MAX);
-    run.heap_seed = number_from("KILN_HEAP_SEED", UINT64_MAX);
-    run.follow = environment_follows();
+    preloaded.heap_interval = number_from("KILN_HEAP_INTERVAL", INT64_MAX);
+    preloaded.heap_seed = number_from("KILN_HEAP_SEED", UINT64_MAX);
+    preloaded.follow = environment_follows();
 }
 
-// glibc gives constructors what the kernel gave to the program.
-__attribute__((constructor)) static void start(int argc, char **argv, char **envp)
+// glibc passes the kernel's argc, argv and envp to constructors.
+__attribute__((constructor)) static void preload_main(int argc, char **argv, char **envp)
 {
-    static const struct process_fork_hooks hooks = {.in_child = in_child};
+    static const struct process_fork_hooks hooks = {.in_child = preload_after_fork_in_child};
     static const struct confine_hooks confine = {last_chance_to_write, keeper_write_regularly};
     static const struct keeper_hooks keeper = {write_at_exit, write_so_far};
     const char *output = process_getenv("KILN_OUTPUT"), *heap = process_getenv("KILN_HEAP");
@@ -439,33 +444,33 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
     bool pushes = is_set("KILN_PUSH"), serves = is_set("KILN_LISTEN");
     bool writes = is_set("KILN_OUTPUT") || is_set("KILN_RUN");
     bool child = environment_is_child();
-    run.heap = (heap && *heap == '1') || is_set("KILN_HEAP_OUTPUT");
-    if ((!writes && !serves && !run.heap && !pushes) || process_is_privileged())
+    preloaded.heap = (heap && *heap == '1') || is_set("KILN_HEAP_OUTPUT");
+    if ((!writes && !serves && !preloaded.heap && !pushes) || process_is_privileged())
         return;
     if (journal)
-        snprintf(run.journal, sizeof run.journal, "%s", journal);
+        snprintf(preloaded.journal, sizeof preloaded.journal, "%s", journal);
     struct stat st = {0};
     fstat(STDERR_FILENO, &st);
-    run.error_device = st.st_dev;
-    run.error_inode = st.st_ino;
+    preloaded.error_device = st.st_dev;
+    preloaded.error_inode = st.st_ino;
     read_options();
-    run.active = true;
+    preloaded.active = true;
     process_on_end(preload_before_exit);
     confine_set_hooks(&confine);
     keeper_set_hooks(&keeper);
-    if (writes || run.heap) {
-        name_output(run.output, output ? output : "", child);
-        name_output(run.heap_output, heap_output ? heap_output : "", child);
-        begin();
+    if (writes || preloaded.heap) {
+        name_output(preloaded.output, output ? output : "", child);
+        name_output(preloaded.heap_output, heap_output ? heap_output : "", child);
+        begin_profiling();
         at_quick_exit(preload_before_exit);
     }
     process_on_fork(PROCESS_FORK_PRELOAD, &hooks);
     if (pushes && !child)
         start_push();
-    // The port is the first process's.
+    // Only the first process serves the port.
     if (serves && !child)
-        serve(listen);
-    if (!*run.journal && ends_without_libc())
+        serve_endpoints(listen);
+    if (!*preloaded.journal && ends_without_libc())
         keeper_write_regularly();
     environment_claim(envp);
 }

@@ -1,4 +1,4 @@
-// Between the interposers and the code that profiles a program by preloading.
+// Shared by the interposers and the preloading code.
 #pragma once
 
 #include <stdbool.h>
@@ -6,9 +6,10 @@
 
 #include "base/attributes.h"
 
-// The process is about to end without destructors: what is left to write is written, by another
-// thread if need be. Signal-safe.
+// Call it before the process ends without destructors: writes what is left, in another thread if
+// needed. Signal-safe.
 void preload_before_exit(void);
 
-// Whether the environment told this process, or the one that it was forked from, to profile.
+// Returns whether the environment requested profiling for this process or the one it was forked
+// from.
 bool preload_is_active(void);

@@ -14,9 +14,9 @@
 
 enum { MOST_SAVED = 32, SAVED_BYTES = 32 << 10 };
 
-// What the library acts on, or what `kiln run` sets. Others (tokens, certificates) are the user's
-// and stay where they are.
-static const char *const ours[] = {
+// Variables that the library reads or `kiln run` sets. Others (tokens, certificates) belong to the
+// user and are not removed.
+static const char *const kiln_variables[] = {
     "KILN_OUTPUT", "KILN_RUN",           "KILN_FREQUENCY", "KILN_DEPTH", "KILN_CLOCK",
     "KILN_FOLLOW", "KILN_LISTEN",        "KILN_TELL",      "KILN_HEAP",  "KILN_HEAP_INTERVAL",
     "KILN_PUSH",   "KILN_HEAP_OUTPUT",   "KILN_HEAP_SEED", "KILN_APP",   "KILN_TAGS",
@@ -28,9 +28,9 @@ static struct {
     pid_t owner_pid;
     char text[SAVED_BYTES];
     size_t used;
-    char *variables[MOST_SAVED]; // in text
+    char *variables[MOST_SAVED]; // pointers into text
     size_t n;
-    char *libraries; // ours, as LD_PRELOAD lists them; in text; NULL: none
+    char *libraries; // our libraries in LD_PRELOAD format, in text; NULL: none
     char owner[48];  // KILN_FOLLOW=owner:PID
 } saved;
 
@@ -45,15 +45,15 @@ static bool is_named(const char *assignment, const char *name)
     return strncmp(assignment, name, n) == 0 && assignment[n] == '=';
 }
 
-static bool is_ours(const char *assignment)
+static bool is_kiln_variable(const char *assignment)
 {
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (is_named(assignment, ours[i]))
+    for (size_t i = 0; i < sizeof kiln_variables / sizeof *kiln_variables; i++)
+        if (is_named(assignment, kiln_variables[i]))
             return true;
     return false;
 }
 
-// --- who owns it ---
+// --- ownership ---
 
 bool environment_follows(void)
 {
@@ -79,7 +79,7 @@ static bool is_own_library(const char *path, size_t n)
     size_t n_base = n - (size_t)(base - path);
     for (size_t i = 0; i < 2; i++) {
         size_t n_name = strlen(names[i]);
-        // Also libkiln.so.0 and the like.
+        // Also matches libkiln.so.0 and the like.
         if (n_base >= n_name && memcmp(base, names[i], n_name) == 0 &&
             (n_base == n_name || base[n_name] == '.'))
             return true;
@@ -87,8 +87,7 @@ static bool is_own_library(const char *path, size_t n)
     return false;
 }
 
-// Copies the entries of a list of libraries that are ours, or those that are not. Returns the
-// length.
+// Copies those entries of a library list that are ours, or those that are not. Returns the length.
 static size_t copy_libraries(char *to, const char *list, bool own)
 {
     size_t n = 0;
@@ -119,7 +118,7 @@ bool environment_drop_libraries(const char *assignment, char *rest)
 
 // --- claiming ---
 
-static char *save(const char *text)
+static char *save_text(const char *text)
 {
     size_t n = strlen(text) + 1;
     if (n > sizeof saved.text - saved.used)
@@ -130,11 +129,11 @@ static char *save(const char *text)
     return to;
 }
 
-static void save_all(char **envp)
+static void save_variables(char **envp)
 {
     for (; *envp; envp++) {
-        if (is_ours(*envp) && saved.n < MOST_SAVED) {
-            char *copy = save(*envp);
+        if (is_kiln_variable(*envp) && saved.n < MOST_SAVED) {
+            char *copy = save_text(*envp);
             if (copy)
                 saved.variables[saved.n++] = copy;
         } else if (is_named(*envp, "LD_PRELOAD") && !saved.libraries) {
@@ -151,28 +150,28 @@ static void save_all(char **envp)
     }
 }
 
-// A child may be given the strings that the kernel gave to this process (/proc/self/environ), so
-// there the name is changed as well: "KILN_OUTPUT=x" becomes "kiln_output=x".
-static void disguise(char *assignment)
+// A runtime may pass the process's original strings (/proc/self/environ) to a child, so the name is
+// changed there as well: "KILN_OUTPUT=x" becomes "kiln_output=x".
+static void lowercase_original_name(char *assignment)
 {
     uintptr_t at = (uintptr_t)assignment, end = (uintptr_t)getauxval(AT_EXECFN);
     uintptr_t begin = (uintptr_t)__builtin_frame_address(0);
-    if (at < begin || at >= end) // not on the first thread's stack: perhaps not writable
+    if (at < begin || at >= end) // not on the main thread's stack, so it may not be writable
         return;
     for (char *p = assignment; *p != '='; p++)
         if (*p >= 'A' && *p <= 'Z')
             *p = (char)(*p - 'A' + 'a');
 }
 
-// Takes our variables and libraries out of the array, in place. Strings that stay are never
-// changed: the program may hold pointers to them. The rest of the array is cleared: Go looks for
-// the auxiliary vector behind it, and if it finds none, asks /proc.
-static void remove_ours(char **envp)
+// Removes our variables and libraries from the array in place. Does not change the remaining
+// strings, because the program may hold pointers to them. Clears the rest of the array: Go searches
+// for the auxiliary vector behind it, and if it finds none, reads /proc.
+static void remove_kiln_variables(char **envp)
 {
     char **to = envp, **from = envp;
     for (; *from; from++) {
         size_t n = strlen(*from);
-        if (is_ours(*from))
+        if (is_kiln_variable(*from))
             continue;
         if (is_named(*from, "LD_PRELOAD") && n < sizeof saved.text - saved.used) {
             char *rest = saved.text + saved.used;
@@ -189,8 +188,8 @@ static void remove_ours(char **envp)
         *to++ = NULL;
 }
 
-// Children learn who the owner is from the variable that makes them act in the first place, in
-// the array itself: a runtime may pass on the environment that the process began with.
+// Children learn the owner from the variable that makes them profile in the first place. It is
+// changed in the array itself, because a runtime may pass on the original environment.
 static void name_owner(char **envp)
 {
     for (; *envp; envp++)
@@ -214,18 +213,18 @@ void environment_claim(char **envp)
     size_t n = 0;
     saved.active = true;
     saved.owner_pid = getpid();
-    save_all(now);
+    save_variables(now);
     for (char **p = envp; p && *p && n < MOST_SAVED; p++)
-        if (is_ours(*p))
+        if (is_kiln_variable(*p))
             consumed[n++] = *p;
-    remove_ours(now);
+    remove_kiln_variables(now);
     if (envp && envp != now)
-        remove_ours(envp);
+        remove_kiln_variables(envp);
     while (n)
-        disguise(consumed[--n]);
+        lowercase_original_name(consumed[--n]);
 }
 
-// --- exec in place ---
+// --- exec by the owner ---
 
 void environment_disown(void)
 {
@@ -239,7 +238,7 @@ bool environment_is_owned(void)
 
 enum { PAGE = 4096 };
 
-// *page: the last one that was found to be readable.
+// *page caches the last page that was readable.
 static bool is_byte_readable(const void *at, uintptr_t *page)
 {
     uintptr_t its = (uintptr_t)at & ~(uintptr_t)(PAGE - 1);
@@ -262,8 +261,8 @@ static bool is_text_readable(const char *text, uintptr_t *page)
 
 bool environment_is_readable(const char *path, char *const envp[])
 {
-    uintptr_t page = 0, array = 0; // of a text, and of the array
-    // Then nobody looks at them.
+    uintptr_t page = 0, array = 0; // caches for texts and for the array
+    // In these cases we do not read them.
     if (!preload_is_active() || sandbox_confines_caller())
         return true;
     if (path && !is_text_readable(path, &page))
@@ -298,8 +297,8 @@ static bool is_replaced(const char *assignment)
     return false;
 }
 
-// Signal-safe, as exec is. Returns where the text ends.
-static char *append(char *to, const char *text)
+// Signal-safe, as exec must be. Returns the end of the text.
+static char *append_text(char *to, const char *text)
 {
     size_t n = strlen(text);
     memcpy(to, text, n + 1);
@@ -318,11 +317,11 @@ struct environment_block environment_for_exec(char *const envp[])
     if (p == MAP_FAILED)
         return block;
     block = (struct environment_block){p, bytes};
-    char *preload = (char *)p + pointers, *end = append(preload, "LD_PRELOAD=");
-    end = append(end, saved.libraries);
+    char *preload = (char *)p + pointers, *end = append_text(preload, "LD_PRELOAD=");
+    end = append_text(end, saved.libraries);
     for (size_t i = 0; i < n; i++) {
         if (is_named(envp[i], "LD_PRELOAD") && envp[i][sizeof "LD_PRELOAD=" - 1])
-            end = append(append(end, ":"), envp[i] + sizeof "LD_PRELOAD=" - 1);
+            end = append_text(append_text(end, ":"), envp[i] + sizeof "LD_PRELOAD=" - 1);
         else if (!is_named(envp[i], "LD_PRELOAD") && !is_replaced(envp[i]))
             block.p[n_own++] = envp[i];
     }

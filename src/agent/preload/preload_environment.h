@@ -1,32 +1,33 @@
-// The variables that tell a preloaded library what to do: who they are for, and who gets them next.
+// The environment variables that control a preloaded library: which process they are for, and which
+// program gets them next.
 //
-// They are for one process, the owner, and for the programs that it executes in its own place.
-// Children only get them if they are followed; otherwise a child finds neither our variables nor
-// our libraries in its environment.
+// They are for one process, the owner, and for programs that it executes in its place. Children
+// only get them if they are followed. Otherwise neither our variables nor our libraries are in a
+// child's environment.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-// KILN_FOLLOW: children are profiled, too.
+// Returns whether KILN_FOLLOW requests profiling children as well.
 bool environment_follows(void);
-// Whether this process was started by the owner, or by one of its children.
+// Returns whether this process was started by the owner or by one of its children.
 bool environment_is_child(void);
-// Makes this process the owner. envp: the array that the kernel gave to the process, which some
+// Makes this process the owner. envp is the array that the kernel passed to the process, which some
 // runtimes read instead of libc's.
 void environment_claim(char **envp);
 
-// Whether this process is the owner and its children are not followed.
+// Returns whether this process is the owner and children are not followed.
 bool environment_is_owned(void);
-// In a child of fork, whose number may be the same in another namespace.
+// Call it in a child of fork, which may have the owner's pid in another namespace.
 void environment_disown(void);
 
-// Whether the path of a program and its environment can be read: exec answers with EFAULT for what
-// cannot. True where asking is forbidden. Signal-safe.
+// Returns whether a program's path and environment are readable: exec must report EFAULT if not.
+// Returns true if system calls are forbidden. Signal-safe.
 bool environment_is_readable(const char *path, char *const envp[]);
-// The environment for a program that the owner executes in its own place, which is envp and our
-// variables. NULL: envp as it is. environment_release gives the memory back if exec failed.
+// Returns envp plus our variables, for a program that the owner executes in its place. p is NULL if
+// envp applies unchanged. If exec fails, free it with environment_release.
 struct environment_block {
     char **p;
     size_t mapped;
@@ -34,6 +35,6 @@ struct environment_block {
 struct environment_block environment_for_exec(char *const envp[]);
 void environment_release(const struct environment_block *block);
 
-// Whether an assignment is one of our libraries' preloading; then rest, of at least the same
-// length, gets the assignment without them, or nothing if none is left.
+// Returns whether an assignment is LD_PRELOAD. Then rest, of at least the same size, gets the
+// assignment without our libraries, or an empty string if no library is left.
 bool environment_drop_libraries(const char *assignment, char *rest);

@@ -10,7 +10,7 @@
 
 enum { TAGS = 32 };
 
-// Cuts k=v,k=v into names and values; NULL ends them. False: something is none.
+// Splits k=v,k=v into names and values, terminated by NULL. Returns false if it is invalid.
 static bool split_tags(char *text, const char *tags[2 * TAGS + 1])
 {
     size_t n = 0;
@@ -31,7 +31,7 @@ static bool split_tags(char *text, const char *tags[2 * TAGS + 1])
     return true;
 }
 
-bool preload_push_start(void (*complain)(const char *what, const char *why))
+bool preload_push_start(void (*print_error)(const char *what, const char *why))
 {
     const char *url = process_getenv("KILN_PUSH"), *given = process_getenv("KILN_TAGS"),
                *interval = process_getenv("KILN_PUSH_INTERVAL");
@@ -52,19 +52,19 @@ bool preload_push_start(void (*complain)(const char *what, const char *why))
         o.interval = (uint32_t)strtoul(interval, &end, 10);
     bool pushes = text && split_tags(text, tags);
     if (!pushes)
-        complain("push is off", "invalid KILN_TAGS; expected NAME=VALUE,NAME=VALUE");
+        print_error("push is off", "invalid KILN_TAGS; expected NAME=VALUE,NAME=VALUE");
     else if (end && (*end || o.interval == 0)) {
-        complain("push is off", "invalid KILN_PUSH_INTERVAL; expected a number of seconds");
+        print_error("push is off", "invalid KILN_PUSH_INTERVAL; expected a number of seconds");
         pushes = false;
     } else if (kiln_push_start(&o, &error)) {
-        complain("push is off", error.message);
+        print_error("push is off", error.message);
         pushes = false;
     }
     free(text);
     return pushes;
 }
 
-void preload_push_stop(void (*complain)(const char *what, const char *why))
+void preload_push_stop(void (*print_error)(const char *what, const char *why))
 {
     struct kiln_push_statistics s = {.size = sizeof s};
     char text[400];
@@ -74,5 +74,5 @@ void preload_push_stop(void (*complain)(const char *what, const char *why))
         return;
     snprintf(text, sizeof text, "%llu of %llu profiles were not sent: %s",
              (unsigned long long)s.dropped, (unsigned long long)s.windows, s.error);
-    complain("push", text);
+    print_error("push", text);
 }

@@ -17,7 +17,7 @@ enum {
     DEFAULT_SECONDS = 10,
     MOST_SECONDS = 3600,
     DEFAULT_QUEUE = 8 << 20,
-    SHORTEST_NS = 20000000, // a first window that would be shorter joins the next
+    SHORTEST_NS = 20000000, // a shorter first window is merged with the next
 };
 
 static struct {
@@ -25,7 +25,7 @@ static struct {
     pthread_cond_t stop;
     pthread_t thread;
     bool running, stopping;
-    bool left_behind; // stopped, but for a thread that sends
+    bool left_behind; // stopped, but its sending thread still runs
     bool started_profiler;
     struct push_target target;
     uint32_t seconds, flags;
@@ -35,7 +35,7 @@ static struct {
 
 struct heap_state {
     struct arena *arena;
-    struct model_profile *profile; // NULL: none yet, or not active then
+    struct model_profile *profile; // NULL: none yet, or heap profiling was off
 };
 
 static bool heap_is_on(void)
@@ -44,7 +44,7 @@ static bool heap_is_on(void)
     return source && source->active();
 }
 
-static struct heap_state look_at_heap(void)
+static struct heap_state take_heap_snapshot(void)
 {
     struct heap_state now = {0};
     struct err ignored;
@@ -56,14 +56,14 @@ static struct heap_state look_at_heap(void)
     return now.profile ? now : (struct heap_state){0};
 }
 
-static int open_window(void)
+static int open_push_window(void)
 {
     struct agent_window_options o = {.no_threads = !(push.flags & KILN_PUSH_THREADS)};
     struct err ignored;
     return push.flags & KILN_PUSH_NO_CPU ? -1 : agent_window_open(&o, &ignored);
 }
 
-// What there is to tell of a window that has ended. before becomes the heap as it is now.
+// Sends the profiles of a window that has ended. *before becomes the current heap snapshot.
 static void send_window(int window, struct heap_state *before)
 {
     struct err e = {""};
@@ -74,7 +74,7 @@ static void send_window(int window, struct heap_state *before)
     }
     struct model_profile *cpu = window >= 0 ? agent_window_close(window, arena, &e) : NULL;
     struct model_profile *heap = NULL;
-    struct heap_state now = look_at_heap();
+    struct heap_state now = take_heap_snapshot();
     if (now.profile && before->profile)
         heap = heap_progress(now.profile, before->profile, arena, &e);
     struct push_body body;
@@ -87,7 +87,7 @@ static void send_window(int window, struct heap_state *before)
 
 // --- the thread ---
 
-// Until the end of the window that begins now; false: it is the last.
+// Waits until the end of the window that begins now. Returns false if it is the last.
 static bool wait_for_end(void)
 {
     uint64_t length = push.seconds * UINT64_C(1000000000), now = (uint64_t)process_wall_ns();
@@ -95,8 +95,8 @@ static bool wait_for_end(void)
     if (end - now < SHORTEST_NS)
         end += length;
     pthread_mutex_lock(&push.lock);
-    // The clock may be set meanwhile: it is looked at again and again, and no window is longer than
-    // it should be.
+    // The wall clock may be set meanwhile, so check it repeatedly, and limit the window's length by
+    // the monotonic clock.
     uint64_t began = process_now_ns();
     for (;;) {
         now = (uint64_t)process_wall_ns();
@@ -113,19 +113,19 @@ static bool wait_for_end(void)
     return more;
 }
 
-static void *watch(void *context)
+static void *push_windows_main(void *context)
 {
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
-    struct heap_state heap = look_at_heap();
-    int window = open_window();
+    struct heap_state heap = take_heap_snapshot();
+    int window = open_push_window();
     for (bool more = true; more;) {
         more = wait_for_end();
         int ended = window;
         if (ended >= 0)
             agent_window_end(ended);
-        // What it takes to write the one belongs to the next.
-        window = more ? open_window() : -1;
+        // Open the next window first, so that the cost of writing this one is part of it.
+        window = more ? open_push_window() : -1;
         send_window(ended, &heap);
     }
     arena_free(heap.arena);
@@ -134,65 +134,65 @@ static void *watch(void *context)
 
 // --- fork: the child does not push ---
 
-static void before_fork(void)
+static void push_before_fork(void)
 {
     pthread_mutex_lock(&push.lock);
     push_queue_before_fork();
 }
 
-static void after_fork_in_parent(void)
+static void push_after_fork_in_parent(void)
 {
     push_queue_after_fork_in_parent();
     pthread_mutex_unlock(&push.lock);
 }
 
-static void after_fork_in_child(void)
+static void push_after_fork_in_child(void)
 {
     push_queue_after_fork_in_child();
     push.running = push.stopping = push.left_behind = push.started_profiler = false;
     pthread_mutex_unlock(&push.lock);
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void register_push_fork_hooks(void)
 {
-    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
-                                                    after_fork_in_child};
+    static const struct process_fork_hooks hooks = {push_before_fork, push_after_fork_in_parent,
+                                                    push_after_fork_in_child};
     process_on_fork(PROCESS_FORK_PUSH, &hooks);
 }
 
 // --- start and stop ---
 
-static void finish(void)
+static void finish_push(void)
 {
     push_target_fini(&push.target);
     push.running = push.stopping = push.left_behind = false;
 }
 
-static void wake_to_park(void)
+static void push_wake_to_park(void)
 {
     pthread_cond_broadcast(&push.stop);
     push_queue_wake();
 }
 
-static int start_threads(const struct kiln_push_options *o, struct err *e)
+static int start_push_threads(const struct kiln_push_options *o, struct err *e)
 {
-    // Anew each time: in a child of fork it would remember who waited in the parent.
+    // Initialize it each time: in a child of fork it would still contain waiters of the parent.
     process_condition_init(&push.stop);
-    own_threads_on_park(wake_to_park);
+    own_threads_on_park(push_wake_to_park);
     int result =
         push_queue_start(&push.target, o->queue ? o->queue : DEFAULT_QUEUE, push.seconds, e);
     if (result == 0) {
-        result = own_thread_start(&push.thread, watch, NULL, 0, "that pushes", e);
+        result = own_thread_start(&push.thread, push_windows_main, NULL, 0, "that pushes", e);
         while (result && !push_queue_stop())
             ;
     }
     return result;
 }
 
-static int start(const struct kiln_push_options *o, struct err *e)
+static int push_start_locked(const struct kiln_push_options *o, struct err *e)
 {
     if (push.left_behind && push_queue_stop())
-        finish();
+        finish_push();
     if (push.left_behind)
         return err_set(e, "the last push to %.300s has not ended: a name is being looked up",
                        push.target.url.shown);
@@ -200,7 +200,7 @@ static int start(const struct kiln_push_options *o, struct err *e)
         return err_set(e, "profiles are being pushed already, to %.300s", push.target.url.shown);
     if (o->interval > MOST_SECONDS)
         return err_set(e, "the interval is %u s; it must be 1 to %d", o->interval, MOST_SECONDS);
-    push_target_fini(&push.target); // a child of fork has the parent's
+    push_target_fini(&push.target); // a child of fork inherits the parent's
     if (push_target_init(&push.target, o, e))
         return -1;
     push.seconds = o->interval ? o->interval : DEFAULT_SECONDS;
@@ -213,7 +213,7 @@ static int start(const struct kiln_push_options *o, struct err *e)
         push.started_profiler = result == 0;
     }
     if (result == 0)
-        result = start_threads(o, e);
+        result = start_push_threads(o, e);
     if (result) {
         if (push.started_profiler)
             collector_stop();
@@ -226,7 +226,7 @@ static int start(const struct kiln_push_options *o, struct err *e)
 int push_start(const struct kiln_push_options *o, struct err *e)
 {
     pthread_mutex_lock(&push.lock);
-    int result = start(o, e);
+    int result = push_start_locked(o, e);
     pthread_mutex_unlock(&push.lock);
     return result;
 }
@@ -248,7 +248,7 @@ void push_stop(void)
         collector_stop();
     pthread_mutex_lock(&push.lock);
     if (ended)
-        finish();
+        finish_push();
     else
         push.left_behind = true;
     pthread_mutex_unlock(&push.lock);

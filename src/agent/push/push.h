@@ -1,6 +1,6 @@
-// Continuous push: windows of equal length, aligned to the clock, become requests that wait in a
-// bounded queue until the server has taken them. Two threads: one closes windows in time, however
-// slow the server is, the other one sends.
+// Continuous push: windows of equal length, aligned to the clock, become requests that stay in a
+// bounded queue until the server has accepted them. There are two threads: one closes windows on
+// time, however slow the server is; the other sends.
 #pragma once
 
 #include <kiln/kiln.h>
@@ -14,20 +14,21 @@ struct push_tag {
     char *name, *value;
 };
 
-// What profiles are sent as, and where to: set once, read by both threads.
+// Where and how profiles are sent: written once, read by both threads.
 struct push_target {
     struct post_url url;
-    char *headers;                   // of every request
-    struct push_tag tags[PUSH_TAGS]; // sorted by name; service_name among them
+    char *headers;                   // for each request
+    struct push_tag tags[PUSH_TAGS]; // sorted by name; includes service_name
     size_t n_tags;
 };
 
-// -1 with e filled, and nothing to free.
+// Returns -1 and fills e on failure; then there is nothing to free.
 int push_target_init(struct push_target *t, const struct kiln_push_options *o, struct err *e);
 void push_target_fini(struct push_target *t);
 
-// Either profile may be NULL. Their names are looked for. The request's body, gzipped, to be freed;
-// NULL with e filled; NULL with an empty message if there is nothing to tell.
+// Makes the gzipped body of a push request from the profiles, which it symbolizes; either may be
+// NULL. The caller frees body->p; body->n is 0 if there is nothing to send. Returns -1 and fills e
+// on failure.
 struct push_body {
     char *p;
     size_t n;
@@ -37,21 +38,21 @@ int push_message(const struct push_target *t, struct model_profile *cpu, struct 
 
 // --- the queue and its thread ---
 
-// limit: bytes that may wait; seconds: between two windows.
+// limit: maximum bytes in the queue; seconds: window length. Returns -1 and fills e on failure.
 int push_queue_start(const struct push_target *t, size_t limit, uint32_t seconds, struct err *e);
-// Gets the thread out of its wait.
+// Wakes up the thread.
 void push_queue_wake(void);
-// Takes the body. What does not fit pushes the oldest out, by bytes and by PUSH_WINDOWS.
+// Takes ownership of the body. If the queue exceeds limit or PUSH_WINDOWS, drops the oldest.
 void push_queue_add(struct push_body body);
-// Sends what waits until PUSH_STOP_SECONDS have passed, and ends the thread. False: it is still
-// looking a name up, which cannot be interrupted; call again.
+// Sends what is queued for up to PUSH_STOP_SECONDS, and ends the thread. Returns false if the
+// thread is still in a name lookup, which cannot be interrupted; then call it again.
 bool push_queue_stop(void);
 void push_queue_after_fork_in_child(void);
 void push_queue_before_fork(void);
 void push_queue_after_fork_in_parent(void);
 void push_queue_get_statistics(struct kiln_push_statistics *s);
 
-// --- all of it ---
+// --- both threads ---
 
 int push_start(const struct kiln_push_options *o, struct err *e);
 void push_stop(void);

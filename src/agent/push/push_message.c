@@ -1,4 +1,4 @@
-// Where profiles go and what they are sent as: Connect's unary POST of a push.v1.PushRequest.
+// Builds the request: Connect's unary POST of a push.v1.PushRequest.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static bool is_label_name(const char *name)
                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ_")];
 }
 
-static int add_tag(struct push_target *t, const char *name, const char *value, struct err *e)
+static int add_push_tag(struct push_target *t, const char *name, const char *value, struct err *e)
 {
     if (!is_label_name(name) || strcmp(name, "__name__") == 0)
         return err_set(e, "%.100s is no name for a tag: letters, digits, _ and . make one", name);
@@ -107,9 +107,9 @@ int push_target_init(struct push_target *t, const struct kiln_push_options *o, s
         return err_set(e, "no URL to push to was given");
     int result = post_url_parse(&t->url, o->url, e);
     if (result == 0)
-        result = add_tag(t, "service_name", name, e);
+        result = add_push_tag(t, "service_name", name, e);
     for (const char *const *tag = o->tags; result == 0 && tag && tag[0] && tag[1]; tag += 2)
-        result = add_tag(t, tag[0], tag[1], e);
+        result = add_push_tag(t, tag[0], tag[1], e);
     if (result == 0)
         result = make_headers(t, o, e);
     if (result)
@@ -131,24 +131,24 @@ void push_target_fini(struct push_target *t)
 
 enum { FIELD_1 = 1 << 3 | WIRE_BYTES, FIELD_2 = 2 << 3 | WIRE_BYTES };
 
-static size_t size_of(size_t n)
+static size_t field_size(size_t n)
 {
     return 1 + proto_varint_size(n) + n;
 }
 
-static void put(struct out *out, uint64_t key, struct str s)
+static void put_field(struct out *out, uint64_t key, struct str s)
 {
     proto_put_varint(out, key);
     proto_put_varint(out, s.n);
     out_str(out, s);
 }
 
-static void put_label(struct out *out, struct str name, struct str value)
+static void put_push_label(struct out *out, struct str name, struct str value)
 {
     proto_put_varint(out, FIELD_1);
-    proto_put_varint(out, size_of(name.n) + size_of(value.n));
-    put(out, FIELD_1, name);
-    put(out, FIELD_2, value);
+    proto_put_varint(out, field_size(name.n) + field_size(value.n));
+    put_field(out, FIELD_1, name);
+    put_field(out, FIELD_2, value);
 }
 
 static void make_id(char id[37])
@@ -156,33 +156,34 @@ static void make_id(char id[37])
     uint8_t bytes[16] = {0};
     char hex[32];
     if (getrandom(bytes, sizeof bytes, GRND_NONBLOCK) < 0)
-        bytes[0] = 1; // an id like any other
+        bytes[0] = 1; // still a valid id
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     str_hex(hex, bytes, sizeof bytes);
     snprintf(id, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
 }
 
-// A series with one profile.
-static void put_series(struct out *out, const struct push_target *t, const char *name,
-                       struct str profile, struct arena *arena)
+// Writes one series with one profile.
+static void put_push_series(struct out *out, const struct push_target *t, const char *name,
+                            struct str profile, struct arena *arena)
 {
     struct out series;
     char id[37];
     make_id(id);
     out_init_arena(&series, arena);
-    put_label(&series, STR("__name__"), str_from(name));
+    put_push_label(&series, STR("__name__"), str_from(name));
     for (size_t i = 0; i < t->n_tags; i++)
-        put_label(&series, str_from(t->tags[i].name), str_from(t->tags[i].value));
+        put_push_label(&series, str_from(t->tags[i].name), str_from(t->tags[i].value));
     proto_put_varint(&series, FIELD_2);
-    proto_put_varint(&series, size_of(profile.n) + size_of(36));
-    put(&series, FIELD_1, profile);
-    put(&series, FIELD_2, (struct str){id, 36});
-    put(out, FIELD_1, out_result(&series));
+    proto_put_varint(&series, field_size(profile.n) + field_size(36));
+    put_field(&series, FIELD_1, profile);
+    put_field(&series, FIELD_2, (struct str){id, 36});
+    put_field(out, FIELD_1, out_result(&series));
 }
 
-static int put_profile(struct out *out, const struct push_target *t, const char *name,
-                       struct model_profile *p, bool labels, struct arena *arena, struct err *e)
+static int put_push_profile(struct out *out, const struct push_target *t, const char *name,
+                            struct model_profile *p, bool labels, struct arena *arena,
+                            struct err *e)
 {
     struct agent_output output = {.format = AGENT_PPROF_PLAIN, .no_labels = !labels};
     struct out raw;
@@ -191,11 +192,11 @@ static int put_profile(struct out *out, const struct push_target *t, const char 
     out_init_arena(&raw, arena);
     if (agent_write(p, arena, &output, &raw, e) || out_finish(&raw, e))
         return -1;
-    put_series(out, t, name, out_result(&raw), arena);
+    put_push_series(out, t, name, out_result(&raw), arena);
     return 0;
 }
 
-static int compress(const struct out *message, struct push_body *body, struct err *e)
+static int compress_body(const struct out *message, struct push_body *body, struct err *e)
 {
     struct out packed;
     out_init_memory(&packed, SIZE_MAX);
@@ -218,11 +219,11 @@ int push_message(const struct push_target *t, struct model_profile *cpu, struct 
         return arena_caught(arena, e);
     struct out message;
     out_init_arena(&message, arena);
-    int result = put_profile(&message, t, "process_cpu", cpu, true, arena, e);
+    int result = put_push_profile(&message, t, "process_cpu", cpu, true, arena, e);
     if (result == 0)
-        result = put_profile(&message, t, "memory", heap, false, arena, e);
+        result = put_push_profile(&message, t, "memory", heap, false, arena, e);
     if (result == 0 && message.n)
-        result = compress(&message, body, e);
+        result = compress_body(&message, body, e);
     arena_try_end(arena);
     return result;
 }

@@ -1,4 +1,4 @@
-// Requests that wait for the server, and the thread that sends them.
+// The queue of requests, and the thread that sends them.
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,14 +14,14 @@
 
 enum {
     TIMEOUT_SECONDS = 10,
-    LAST_PAUSE_MS = 200, // the first when stopping; it doubles
+    LAST_PAUSE_MS = 200, // the first pause when stopping; it doubles
     GRACE_NS = 1000000000,
 };
 
 struct item {
     struct item *next;
     struct push_body body;
-    uint64_t ready; // not sent before, unless stopping; CLOCK_MONOTONIC, ns
+    uint64_t ready; // earliest time to send, unless stopping; CLOCK_MONOTONIC, ns
 };
 
 static struct {
@@ -30,21 +30,21 @@ static struct {
     pthread_t thread;
     const struct push_target *target;
     struct item *first, **last;
-    struct item *inherited; // by a child of fork; to be freed
+    struct item *inherited; // items that a child of fork must free
     size_t n, bytes, limit;
     bool stopping, ended;
-    _Atomic uint64_t until; // when stopping: for how long it is tried
+    _Atomic uint64_t until; // deadline when stopping; 0 otherwise
     struct retry retry;
-    uint64_t phase_ns;      // from a window's end to its first attempt
-    uint64_t next;          // no attempt before
-    uint64_t asked;         // what the server's Retry-After says of that
-    unsigned last_attempts; // that failed since stopping began
+    uint64_t phase_ns;      // delay from a window's end to its first attempt
+    uint64_t next;          // earliest time of the next attempt
+    uint64_t asked;         // earliest time according to Retry-After
+    unsigned last_attempts; // failed attempts since stopping began
     struct kiln_push_statistics counts;
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // --- with the lock held ---
 
-static struct item *take_first(void)
+static struct item *pop_item(void)
 {
     struct item *item = queue.first;
     if (item) {
@@ -56,23 +56,23 @@ static struct item *take_first(void)
     return item;
 }
 
-static void give_up(struct item *item)
+static void drop_item(struct item *item)
 {
     free(item->body.p);
     free(item);
     queue.counts.dropped++;
 }
 
-static bool has_room(size_t bytes)
+static bool queue_has_room(size_t bytes)
 {
     return queue.n < PUSH_WINDOWS && queue.bytes + bytes <= queue.limit;
 }
 
-// One that could not be sent is the first again, unless newer ones need its room.
-static void put_back(struct item *item)
+// Puts an item that could not be sent back to the front, unless newer items need its space.
+static void requeue_item(struct item *item)
 {
-    if (!has_room(item->body.n)) {
-        give_up(item);
+    if (!queue_has_room(item->body.n)) {
+        drop_item(item);
         return;
     }
     item->next = queue.first;
@@ -87,7 +87,7 @@ static void put_back(struct item *item)
 
 enum outcome { TAKEN, REFUSED, BUSY, NO_ANSWER };
 
-// after_s: of BUSY, when the server wants to be asked again; -1: it does not say.
+// *after_s: the server's Retry-After with BUSY; -1: none.
 static enum outcome try_to_send(const struct item *item, int64_t *after_s, char why[static 256])
 {
     *after_s = -1;
@@ -113,8 +113,8 @@ static enum outcome try_to_send(const struct item *item, int64_t *after_s, char 
     return passes ? BUSY : REFUSED;
 }
 
-// Until *flag is set, the clock shows ns or threads are asked to park.
-static void wait_until(const bool *flag, uint64_t ns)
+// Waits until *flag is set, the monotonic clock reaches ns, or threads are asked to park.
+static void queue_wait_until(const bool *flag, uint64_t ns)
 {
     struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
                              .tv_nsec = (long)(ns % 1000000000)};
@@ -123,7 +123,7 @@ static void wait_until(const bool *flag, uint64_t ns)
         ;
 }
 
-static bool time_is_up(void)
+static bool push_deadline_passed(void)
 {
     uint64_t until = atomic_load(&queue.until);
     return until && process_now_ns() >= until;
@@ -134,8 +134,8 @@ static uint64_t ns_from_now(uint64_t ms)
     return process_now_ns() + ms * 1000000;
 }
 
-// When the next attempt may be made after one that failed.
-static void back_off(enum outcome outcome, int64_t after_s)
+// Schedules the next attempt after a failed one.
+static void schedule_retry(enum outcome outcome, int64_t after_s)
 {
     uint64_t pause =
         outcome == BUSY ? retry_refused(&queue.retry, after_s) : retry_no_answer(&queue.retry);
@@ -151,7 +151,7 @@ static void back_off(enum outcome outcome, int64_t after_s)
     }
 }
 
-// With the lock held, but for the time of sending.
+// Sends one item. The lock is held on entry and return, but not while sending.
 static void send_one(struct item *item)
 {
     char why[256] = "";
@@ -170,32 +170,32 @@ static void send_one(struct item *item)
         return;
     }
     queue.counts.failed++;
-    // That there was no time left at the end says less than what went wrong before.
-    if (!time_is_up() || !*queue.counts.error)
+    // At the end, "timed out" is less useful than the previous error.
+    if (!push_deadline_passed() || !*queue.counts.error)
         memcpy(queue.counts.error, why, sizeof why);
     if (outcome == REFUSED) {
-        give_up(item);
+        drop_item(item);
         return;
     }
-    put_back(item);
-    back_off(outcome, after_s);
+    requeue_item(item);
+    schedule_retry(outcome, after_s);
 }
 
-// When the first of the queue may be sent.
-static uint64_t due(void)
+// When the first item may be sent.
+static uint64_t next_send_time(void)
 {
     if (queue.stopping)
         return queue.last_attempts ? queue.next : queue.asked;
     return queue.next > queue.first->ready ? queue.next : queue.first->ready;
 }
 
-static void *send_all(void *context)
+static void *push_queue_main(void *context)
 {
     static const bool never = false;
     struct err ignored;
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
-    // Nothing may be sent by a TLS library that has cleaned up after itself.
+    // Stop before the TLS library's exit handler runs: nothing can be sent after that.
     if (queue.target->url.tls && post_prepare(&queue.target->url, &ignored) == 0)
         atexit(push_stop);
     pthread_mutex_lock(&queue.lock);
@@ -206,24 +206,24 @@ static void *send_all(void *context)
         uint64_t until = atomic_load(&queue.until);
         if (!queue.first && !queue.stopping)
             pthread_cond_wait(&queue.changed, &queue.lock);
-        else if (!queue.first || time_is_up() || (until && due() >= until))
+        else if (!queue.first || push_deadline_passed() || (until && next_send_time() >= until))
             break; // stopping, and nothing more can be sent in time
-        else if (process_now_ns() >= due())
-            send_one(take_first());
+        else if (process_now_ns() >= next_send_time())
+            send_one(pop_item());
         else
-            wait_until(queue.stopping ? &never : &queue.stopping, due());
+            queue_wait_until(queue.stopping ? &never : &queue.stopping, next_send_time());
     }
-    for (struct item *item; (item = take_first());)
-        give_up(item);
+    for (struct item *item; (item = pop_item());)
+        drop_item(item);
     queue.ended = true;
     pthread_cond_broadcast(&queue.changed);
     pthread_mutex_unlock(&queue.lock);
     return NULL;
 }
 
-// --- from outside ---
+// --- public functions ---
 
-static void empty(void)
+static void reset_queue(void)
 {
     queue.first = NULL;
     queue.last = &queue.first;
@@ -248,15 +248,16 @@ int push_queue_start(const struct push_target *t, size_t limit, uint32_t seconds
     pthread_mutex_lock(&queue.lock);
     process_condition_init(&queue.changed);
     free_inherited();
-    empty();
+    reset_queue();
     queue.target = t;
     queue.limit = limit;
     retry_init(&queue.retry, seconds * UINT64_C(1000), retry_seed());
-    // Windows of a whole fleet end at the same moment: their pushes must not arrive together.
+    // The windows of a whole fleet end at the same moment, so spread their pushes.
     queue.phase_ns = retry_random(&queue.retry, seconds * UINT64_C(1000000000) / 2);
     queue.counts = (struct kiln_push_statistics){0};
     pthread_mutex_unlock(&queue.lock);
-    return own_thread_start(&queue.thread, send_all, NULL, OWN_THREAD_FILES, "that pushes", e);
+    return own_thread_start(&queue.thread, push_queue_main, NULL, OWN_THREAD_FILES, "that pushes",
+                            e);
 }
 
 void push_queue_wake(void)
@@ -275,8 +276,8 @@ void push_queue_add(struct push_body body)
         queue.counts.dropped++;
     } else {
         *item = (struct item){.body = body, .ready = process_now_ns() + queue.phase_ns};
-        while (!has_room(body.n))
-            give_up(take_first());
+        while (!queue_has_room(body.n))
+            drop_item(pop_item());
         *queue.last = item;
         queue.last = &item->next;
         queue.n++;
@@ -294,7 +295,7 @@ bool push_queue_stop(void)
         atomic_store(&queue.until, process_now_ns() + PUSH_STOP_SECONDS * UINT64_C(1000000000));
         pthread_cond_broadcast(&queue.changed);
     }
-    wait_until(&queue.ended, atomic_load(&queue.until) + GRACE_NS);
+    queue_wait_until(&queue.ended, atomic_load(&queue.until) + GRACE_NS);
     bool ended = queue.ended;
     pthread_mutex_unlock(&queue.lock);
     if (ended)
@@ -321,12 +322,12 @@ void push_queue_after_fork_in_parent(void)
     pthread_mutex_unlock(&queue.lock);
 }
 
-// The parent sends what waits. An allocator may not be ready to free it.
+// The parent sends what is queued. The allocator may not be usable yet, so free it later.
 void push_queue_after_fork_in_child(void)
 {
     if (queue.first)
         queue.inherited = queue.first;
-    empty();
+    reset_queue();
     queue.counts = (struct kiln_push_statistics){0};
     pthread_mutex_unlock(&queue.lock);
 }

@@ -1,10 +1,10 @@
-//! What a report costs: CPU milliseconds of the thread that asks for it, of one report after the other,
-//! in an axum service that is busy all along.
+//! Measures the cost of reports: CPU milliseconds of the requesting thread, one report after
+//! another, in an axum service under constant load.
 //!
 //! usage: report kiln|endpoint HZ REPORTS
 //!
-//! kiln: `guard.report().build()`, all since the guard was made; endpoint: a profile of each second, as
-//! /debug/pprof/profile writes it.
+//! kiln: `guard.report().build()`, which covers the time since the guard was created. endpoint: a
+//! profile of each second, as /debug/pprof/profile writes it.
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::routing::get;
 use axum::Router;
 
-/// Asks for ever, on one connection.
+/// Sends requests forever on one connection.
 fn ask(address: &str) {
     let stream = TcpStream::connect(address).unwrap();
     let mut answers = BufReader::new(stream.try_clone().unwrap());
@@ -37,7 +37,7 @@ fn ask(address: &str) {
 
 fn thread_cpu_ms() -> f64 {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it is filled in.
+    // SAFETY: ts is a valid timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut ts) };
     ts.tv_sec as f64 * 1e3 + ts.tv_nsec as f64 / 1e6
 }

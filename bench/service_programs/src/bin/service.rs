@@ -36,7 +36,7 @@ fn start_pyroscope(options: &Options) -> Stop {
             result
         }));
     }
-    // Shutting it down as well takes until its timer expires.
+    // A full shutdown would also wait for the agent's timer.
     Box::new(|| std::mem::forget(agent.stop().unwrap()))
 }
 

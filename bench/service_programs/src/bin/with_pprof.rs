@@ -4,7 +4,7 @@ use std::time::Duration;
 use kiln_bench_service::{run, Options, Stop};
 use pprof::protos::Message;
 
-/// As long as the windows of the others are.
+/// Same window length as the other profilers.
 const WINDOW: Duration = Duration::from_secs(10);
 
 fn begin(hz: i32) -> pprof::ProfilerGuard<'static> {
@@ -15,7 +15,7 @@ fn encoded(guard: pprof::ProfilerGuard) -> Vec<u8> {
     guard.report().build().unwrap().pprof().unwrap().encode_to_vec()
 }
 
-/// A profile of every ten seconds, as an endpoint would be asked for it.
+/// Takes a profile every ten seconds, like requests to an endpoint.
 fn take_profiles(hz: i32, folder: &str, stop: &mpsc::Receiver<()>) {
     for n in 0.. {
         let guard = begin(hz);
