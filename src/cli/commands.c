@@ -210,7 +210,7 @@ const struct command commands[] = {
          "       kiln server check [--data DIRECTORY] [--store URL] [--config FILE]\n"
          "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
          "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
-     .summary = "Collect profiles from services and answer questions about them",
+     .summary = "Collect profiles from services and answer queries",
      .about =
          "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
          "pprof endpoints, keeps them in DIRECTORY (default kiln-data) and answers Grafana\n"

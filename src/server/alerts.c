@@ -24,7 +24,7 @@ enum {
 };
 static const int64_t SECOND = 1000000000, QUIET = INT64_C(900000000000); // between warnings
 
-// A receiver and how far it has come in a round: all tenants, and of each what is to be sent.
+// A receiver and its progress in a round: all tenants, and the alerts to send for each.
 struct receiver {
     struct alerts *alerts;
     const struct alert_receiver *config; // of alerts->config
