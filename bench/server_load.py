@@ -65,7 +65,7 @@ def numbers(data):
 
 
 class Drawn:
-    """A profile that can be had with any time: only its end is made anew."""
+    """A profile that can get any time: only its end is rewritten."""
 
     def __init__(self, data, total):
         self.total = total  # nanoseconds of all samples

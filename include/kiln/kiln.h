@@ -19,7 +19,7 @@
  *   seccomp   filters that are installed through libc's prctl or syscall are evaluated first, so
  *             that the profiler makes no system call for which a filter kills.
  *
- * docs/libkiln.md, "What it does to your process", has the details.
+ * docs/host-process.md has the details.
  *
  * The declarations use no syntax newer than C89, so that every FFI generator can read them.
  */

@@ -225,8 +225,8 @@ EXPORT int kiln_heap_activate(struct kiln_error *error)
     struct err e = {""};
     ABI_SCOPE;
     if (!source)
-        err_set(&e, "nobody tells kiln of allocations: preload or link libkiln_malloc.so, or use "
-                    "an allocator that does, or a jemalloc that was started with prof:true");
+        err_set(&e, "no allocator hook is active; preload or link libkiln_malloc.so, use an "
+                    "allocator with hooks, or start jemalloc with prof:true");
     return source && source->activate(&e) == 0 ? 0 : abi_set_error(error, &e);
 }
 

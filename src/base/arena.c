@@ -91,7 +91,7 @@ static void out_of_memory(struct arena *arena, size_t wanted)
         err_set(&arena->why, "this needs more than the limit of %zu KiB of memory",
                 arena->limit >> 10);
     else
-        err_set(&arena->why, "out of memory: %zu more bytes could not be had", wanted);
+        err_set(&arena->why, "out of memory: cannot allocate %zu more bytes", wanted);
     jump_to_trap(arena);
 }
 

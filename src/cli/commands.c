@@ -193,7 +193,7 @@ const struct command commands[] = {
          "[ARGUMENT...]",
      .summary = "Run a program and profile it",
      .about =
-         "Profiles the CPU time of a program that nobody changed, by preloading libkiln\n"
+         "Profiles the CPU time of an unmodified program, by preloading libkiln\n"
          "into it. The profile is written, with names, however it ends; the exit status is\n"
          "the program's. -F: samples per CPU-second; --listen: serve /debug/pprof/ meanwhile;\n"
          "--follow: children too; -q: no progress. --heap: what it allocates instead, and what\n"
@@ -210,11 +210,11 @@ const struct command commands[] = {
          "       kiln server check [--data DIRECTORY] [--store URL] [--config FILE]\n"
          "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
          "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
-     .summary = "Collect profiles from services and answer questions about them",
+     .summary = "Collect profiles from services and answer queries",
      .about =
          "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
          "pprof endpoints, keeps them in DIRECTORY (default kiln-data) and answers Grafana\n"
-         "and Pyroscope's clients. Listens on 127.0.0.1:4040 unless told otherwise. SIGTERM\n"
+         "and Pyroscope's clients. Listens on 127.0.0.1:4040 by default. SIGTERM\n"
          "stops it, SIGHUP reads the scrape targets again. docs/server.md has the rest.\n"
          "backup copies the data into a new directory, check reads all of it and says what is\n"
          "damaged (exit status 1): on the server's machine, also while it runs.\n"
@@ -247,8 +247,8 @@ const struct command commands[] = {
          "types, labels and series list what a server has; function NAME shows one function\n"
          "over time; top, flame, tree, diff and the\n"
          "other commands that read a profile show what it merges, and take their options;\n"
-         "pprof FILE saves it. Without --type it is CPU time, or what there is instead, which is\n"
-         "then told. TIME is now-1h (the default of --from), 1700000000 or\n"
+         "pprof FILE saves it. --type defaults to CPU time; if there is none, to the first type,\n"
+         "whose name is printed. TIME is now-1h (the default of --from), 1700000000 or\n"
          "20240131. --label NAME lists a label's values; --step SECONDS and --by LABEL are of\n"
          "series and function. function prints self, total and their share, into a pipe a line\n"
          "of time, self, total and everything for each step; --json: the server's answer.\n"

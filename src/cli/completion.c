@@ -54,7 +54,7 @@ static const struct own_flag push_flags[] = {
     {"label", "NAME=VALUE", "of the profiles"},
     {"backfill", NULL, "of any age"},
     {"server", "URL", "which server"},
-    {"token", "TOKEN", "who asks"},
+    {"token", "TOKEN", "bearer token"},
     {"tenant", "NAME", "whose data"},
     {"ca", "FILE", "certificates to trust"},
     {0},
@@ -63,7 +63,7 @@ static const struct own_flag push_flags[] = {
 static const struct own_flag debuginfo_flags[] = {
     {"missing", NULL, "what profiles lack"}, {"from", "TIME", "of those profiles"},
     {"until", "TIME", "of those profiles"},  {"server", "URL", "which server"},
-    {"token", "TOKEN", "who asks"},          {"tenant", "NAME", "whose data"},
+    {"token", "TOKEN", "bearer token"},      {"tenant", "NAME", "whose data"},
     {"ca", "FILE", "certificates to trust"}, {0},
 };
 
@@ -80,7 +80,7 @@ static const struct own_flag query_flags[] = {
     {"base-from", "TIME", "of diff: begin of the range to compare with"},
     {"base-until", "TIME", "of diff: its end"},
     {"server", "URL", "which server"},
-    {"token", "TOKEN", "who asks"},
+    {"token", "TOKEN", "bearer token"},
     {"tenant", "NAME", "whose data"},
     {"ca", "FILE", "certificates to trust"},
     {0},
@@ -92,7 +92,7 @@ static const struct own_flag annotate_flags[] = {
     {"time", "TIME", "when it happened"},
     {"until", "TIME", "when it ended"},
     {"server", "URL", "which server"},
-    {"token", "TOKEN", "who asks"},
+    {"token", "TOKEN", "bearer token"},
     {"tenant", "NAME", "whose data"},
     {"ca", "FILE", "certificates to trust"},
     {0},

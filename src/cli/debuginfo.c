@@ -216,7 +216,7 @@ static int parse_debuginfo(struct debuginfo *d, int argc, char **argv, struct er
         if (strcmp(argv[i], "--missing") == 0)
             d->missing = true;
         else if (argv[i][0] == '-' && argv[i][1])
-            return err_set(e, "'%s' is no option; see `kiln debuginfo --help`", argv[i]);
+            return err_set(e, "unknown option %s; see `kiln debuginfo --help`", argv[i]);
         else if (!d->what)
             d->what = argv[i];
         else
@@ -224,7 +224,7 @@ static int parse_debuginfo(struct debuginfo *d, int argc, char **argv, struct er
     }
     for (const char *const *each = (const char *const[]){d->from, d->until, NULL}; *each; each++)
         if (strpbrk(*each, "&# %"))
-            return err_set(e, "'%s' is no time: now-1h, 1700000000 and 20240131 are", *each);
+            return err_set(e, "invalid time \"%s\"; examples: now-1h, 1700000000, 20240131", *each);
     return 0;
 }
 

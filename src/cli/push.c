@@ -151,7 +151,7 @@ static int parse_push(struct push *p, int argc, char **argv, struct err *e)
         } else if (strcmp(argv[i], "--backfill") == 0) {
             p->backfill = true;
         } else if (argv[i][0] == '-' && argv[i][1]) {
-            return err_set(e, "'%s' is no option; see `kiln push --help`", argv[i]);
+            return err_set(e, "unknown option %s; see `kiln push --help`", argv[i]);
         } else {
             p->files[p->n_files++] = argv[i];
         }

@@ -94,7 +94,7 @@ int command_server(int argc, char **argv)
     if (parsed > 0)
         return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
     if (rest) {
-        err_set(&e, "'%s' is no option; see `kiln server --help`", argv[1]);
+        err_set(&e, "unknown option %s; see `kiln server --help`", argv[1]);
         return server_fail(&e);
     }
     if (o.base_path) {

@@ -5,7 +5,7 @@
 // alert_message.c  what it sends
 //
 // One thread for all receivers: each has one request under way at most, so that none delays
-// another, and nothing but this thread waits for any of them. What is to be sent is read from the
+// another, and nothing but this thread waits for any of them. The alerts to send are read from the
 // tenants' databases when it is sent (changes_alerts_open): there is no queue that could fill or
 // be lost.
 #pragma once

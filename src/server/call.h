@@ -1,4 +1,4 @@
-// One request on its way: who asks, in which encoding, and what is answered.
+// One request in progress: the caller, the encoding, and the response.
 #pragma once
 
 #include "codec/message.h"

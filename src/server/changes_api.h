@@ -18,7 +18,7 @@ void changes_api_remove_annotation(struct call *c);
 // The JSON object of a small body; -1: the call has failed.
 struct json;
 int changes_api_body(struct call *c, struct json *root);
-// Who asks, as far as that is known.
+// The caller, if known.
 struct str changes_api_user(const struct call *c);
 
 // The units of a change's values and of its cost, and what to divide them by.

@@ -7,7 +7,7 @@
 
 enum server_scope { SCOPE_PUSH = 1, SCOPE_READ = 2, SCOPE_ADMIN = 4, SCOPE_ALL = 7 };
 
-// Who may come, by a bearer token or by a name and a password.
+// Authentication, by a bearer token or by a name and a password.
 struct server_access {
     struct str name; // of a user; n 0: a token's owner
     struct str secret;

@@ -1,4 +1,4 @@
-// `kiln server`: takes profiles in, keeps them in the store and answers questions about them.
+// `kiln server`: takes profiles in, stores them and answers queries.
 // Wiring, no algorithms: decoding is codec's, keeping is store's, answering is query's.
 //
 // server.c      start, stop, signals

@@ -215,7 +215,7 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
         const char *why = NULL;
         int64_t end = ((int64_t)days[i].day + 1) * DAY_NANOS;
         if (end < cutoff)
-            why = "it is older than is to be kept";
+            why = "it is older than retention.age";
         else if (o->keep_bytes && bytes > o->keep_bytes && end <= now && i + 1 < n)
             why = "the store is larger than it may be";
         if (!why)

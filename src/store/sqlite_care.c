@@ -132,7 +132,7 @@ static void drop_days(struct lite *lite, struct kept *days, size_t n)
         const char *why = NULL;
         bool past = days[i].number < newest && days[i].number != today;
         if ((days[i].number + 1) * DAY_NANOS < cutoff)
-            why = "it is older than is to be kept";
+            why = "it is older than retention.age";
         else if (past && o->keep_bytes && bytes > o->keep_bytes)
             why = "the store is larger than it may be";
         else if (past && o->keep_free && statvfs(lite->directory, &disk) == 0 &&

@@ -375,7 +375,7 @@ async function becomes(page, selector, wanted, what) {
   await page.evaluate(() => (document.querySelector(".rows").scrollTop = 1e9));
   await page.waitForTimeout(60);
   const last = await page.evaluate(() => Number([...document.querySelectorAll(".rows tbody tr:not(.gap)")].pop().getAttribute("aria-rowindex")));
-  equal(last, seen.all, "table: the last row can be had");
+  equal(last, seen.all, "table: the last row can be reached");
   // A hair's breadth of scrolling under a pressed button: other rows come into the document.
   const roll = (top) => page.evaluate((t) => (document.querySelector(".rows").scrollTop = t), top);
   await roll(27 * 40 - 2);

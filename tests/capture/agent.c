@@ -441,7 +441,8 @@ static void *make_and_release(void *number)
     return NULL;
 }
 
-// Threads keep references in stock: none is lost or found, whoever gives back what another took.
+// Threads cache references: none is lost or gained if one thread drops a reference that another
+// took.
 static void test_label_references(void)
 {
     start((struct kiln_options){.frequency = 100});
@@ -453,7 +454,7 @@ static void test_label_references(void)
         run_in_thread(hold_passed, &kept);
         release_passed(&kept);
     }
-    // This thread remembers what it made of a base; it has that base itself in stock no more.
+    // This thread caches the sets that it made from a base, but not the base itself.
     kiln_labels base = kiln_labels_with(0, "base", "of another"), found;
     kiln_labels_release(kiln_labels_with(base, "made", "of it"));
     kiln_labels_release(base);

@@ -1,8 +1,8 @@
 // Samples this very process and compares with what it knows it did. Prints what was measured
 // next to what should be, and `N passed, N failed`.
 //
-// usage: truth [perf|process]    by perf events; by the timer of the process, since no others can
-// be had
+// usage: truth [perf|process]    with perf events; with the timer of the process, as if no others
+// were available
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>

@@ -15,7 +15,7 @@ PACKAGE = 'chdb-core==26.9.0'
 
 
 def install(build):
-    """An environment in which Python finds the package, in BUILD/chdb; None if it cannot be had."""
+    """An environment in which Python finds the package, in BUILD/chdb; None if it is not available."""
     target = os.path.join(build, 'chdb', PACKAGE)
     environment = {**os.environ, 'PYTHONPATH': target}
     if os.path.exists(os.path.join(target, 'chdb')):

@@ -25,7 +25,7 @@ class Cargo:
         return subprocess.run(command, text=True, capture_output=True, env=environment, **options)
 
     def fetch(self, folder):
-        """Whether what it depends on can be had, or is there already."""
+        """Whether its dependencies can be downloaded or are already installed."""
         manifest = ('--manifest-path', os.path.join(folder, 'Cargo.toml'))
         done = self('fetch', *manifest, timeout=600)
         if done.returncode == 0 or self('fetch', '--offline', *manifest).returncode == 0:

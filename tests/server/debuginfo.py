@@ -151,7 +151,7 @@ auth:
             ('GET', 405, '', (s.ask('GET', UPLOAD, headers=push).status, ''))]:
         check(f'upload, {what}', answer[0] == status and words in answer[1], answer)
     same('nothing is left of them', json.loads(s.ask('GET', '/api/v1/debuginfo', headers=read).data), {'files': []})
-    # In parts, gzipped, and once begun anew.
+    # In parts, gzipped, and once restarted.
     size, half = len(whole), len(whole) // 2
     first = lambda: put(gzip.compress(whole[:half]), headers={**BINARY, 'Content-Encoding': 'gzip'}, size=size, build_id=build_id)
     same('the first part', (first()[0], json.loads(first()[1])['received']), (200, half))

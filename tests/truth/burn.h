@@ -1,4 +1,4 @@
-// Uses CPU time of the calling thread, inlined into whoever asks for it.
+// Uses CPU time of the calling thread, inlined into its caller.
 #pragma once
 
 #include <time.h>

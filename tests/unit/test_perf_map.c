@@ -82,7 +82,7 @@ static void long_names_are_cut(void **state)
     assert_name(1, "next");
 }
 
-// Code is thrown away and made anew at the same address, with ever new names.
+// Code is discarded and generated again at the same address, with new names each time.
 static void memory_for_the_last_names_only(void **state)
 {
     struct perf_map map;

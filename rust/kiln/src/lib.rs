@@ -23,7 +23,7 @@
 //! tables that kiln builds from `.eh_frame`; it allocates nothing, takes no lock and calls no
 //! library. No `blocklist`, no frame pointers and no thread registration are needed. Names, files,
 //! lines and inlined functions come from the program's debug information: set `debug =
-//! "line-tables-only"` in your release profile.
+//! "limited"` in your release profile to have them (`"line-tables-only"` merges unrelated inlined calls).
 //!
 //! The build script compiles the C core and needs only a C compiler. Rust 1.77 or newer, x86-64 or
 //! aarch64, glibc.

@@ -33,7 +33,7 @@ static int parse_heap_parameters(const struct exchange *x, struct parameters *p,
         endpoint_number(query, "debug", 0, 2, &debug, e) || endpoint_output(x, &p->output, e))
         return -1;
     if (debug && p->seconds)
-        return err_set(e, "debug=%u: text is not to be had together with seconds", debug);
+        return err_set(e, "debug=%u (text) cannot be combined with seconds=", debug);
     if (debug)
         p->output.format = AGENT_HEAP_TEXT;
     return 0;

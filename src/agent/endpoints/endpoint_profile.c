@@ -22,10 +22,7 @@ static int parse_profile_parameters(const struct exchange *x, struct parameters 
         endpoint_switch(query, "force", &p->force, e) || endpoint_output(x, &p->output, e))
         return -1;
     if (p->last && (seconds || p->hz))
-        return err_set(e,
-                       "last=%u: what is past cannot be had together with seconds, which are to "
-                       "come, nor at another frequency",
-                       p->last);
+        return err_set(e, "last=%u cannot be combined with seconds= or frequency=", p->last);
     p->seconds = seconds ? seconds : x->route->seconds;
     return 0;
 }

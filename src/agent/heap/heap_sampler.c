@@ -115,7 +115,7 @@ static int sampler_activate(struct err *e)
     if (capture_heap_active())
         return 0;
     if (!sampler_available())
-        return err_set(e, "nobody tells kiln of allocations: preload or link libkiln_malloc.so");
+        return err_set(e, "no allocator hook is active; preload or link libkiln_malloc.so");
     return heap_sampler_start(&options, e);
 }
 
