@@ -214,9 +214,13 @@ static int scan_series(struct look *l, struct watched *w, struct arena *arena,
     return 0;
 }
 
-// One series in memory of its own, at the mercy of limits: one that has no room is left out.
+// What is done with a series.
+enum task { SCAN, COMPARE_VERSIONS, SETTLE };
+
+// One series in memory of its own, at the mercy of limits: one that has no room is left out. found:
+// of SCAN and SETTLE.
 static int try_series(struct look *l, struct watched *w, struct stats_candidates *found,
-                      struct arena *keep, bool settle, struct err *e)
+                      struct arena *keep, enum task task, struct err *e)
 {
     struct stats_candidates here = {0};
     struct arena_trap trap;
@@ -231,11 +235,12 @@ static int try_series(struct look *l, struct watched *w, struct stats_candidates
         count(l->c, 0, 1);
         return STORE_BUSY;
     }
-    code = settle ? settle_series(l, w, found, l->series, &n, e)
-                  : scan_series(l, w, l->series, &here, e);
+    code = task == SCAN     ? scan_series(l, w, l->series, &here, e)
+           : task == SETTLE ? settle_series(l, w, found, l->series, &n, e)
+                            : canary_series(l, w, l->series, &n, e);
     job_rest(l->c, l->series);
     arena_try_end(l->series);
-    if (!code && !settle)
+    if (!code && task == SCAN)
         keep_candidates(&here, keep, found);
     count(l->c, n, code != 0);
     look_clear(l);
@@ -316,6 +321,8 @@ static int drop_old(struct look *l, int64_t oldest, struct err *e)
         int64_t first, second;
     } statements[] = {
         {"DELETE FROM window WHERE time < ?", begin, 0},
+        {"DELETE FROM version_window WHERE time < ?", begin, 0},
+        {"DELETE FROM canary WHERE until < ?", begin, 0},
         {"DELETE FROM function WHERE used < ?", begin - 2 * DAY, 0},
         {"DELETE FROM series WHERE read_until < ? AND NOT EXISTS"
          " (SELECT 1 FROM window WHERE window.series = series.id)",
@@ -423,7 +430,10 @@ static int set_window(struct look *l, struct err *e)
         return code;
     code = state_begin(l->db, e);
     if (!code)
-        code = db_exec(l->db, "DELETE FROM window; UPDATE series SET read_until = 0", e);
+        code = db_exec(l->db,
+                       "DELETE FROM window; DELETE FROM version_window; DELETE FROM canary;"
+                       "UPDATE series SET read_until = 0",
+                       e);
     if (!code)
         code = state_set_number(l->db, "window", l->window, e);
     return state_end(l->db, code, e);
@@ -439,15 +449,20 @@ static int look_in(struct look *l, struct arena *arena, struct err *e)
     if (code)
         return code;
     for (size_t i = 0; i < watching.n; i++) {
-        code = try_series(l, &watching.items[i], &watching.found[i], arena, false, e);
+        code = try_series(l, &watching.items[i], &watching.found[i], arena, SCAN, e);
         if (code && !goes_on(l, &watching.items[i], code, e, &n_errors))
             return code;
     }
     stats_changes_adjust(watching.found, watching.n, arena);
+    // All deploys are known now. What versions show is known before steps are settled: it says
+    // more.
     for (size_t i = 0; i < watching.n; i++) {
+        code = try_series(l, &watching.items[i], NULL, arena, COMPARE_VERSIONS, e);
+        if (code && !goes_on(l, &watching.items[i], code, e, &n_errors))
+            return code;
         if (!watching.found[i].n)
             continue;
-        code = try_series(l, &watching.items[i], &watching.found[i], arena, true, e);
+        code = try_series(l, &watching.items[i], &watching.found[i], arena, SETTLE, e);
         if (code && !goes_on(l, &watching.items[i], code, e, &n_errors))
             return code;
     }
