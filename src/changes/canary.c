@@ -161,97 +161,113 @@ static int update_entries(struct canary *k, struct arena *arena, struct err *e)
 // --- the same by pods ---
 
 // What differs between pods of one version is not what a version changed. Windows do not show that:
-// each has all pods.
+// each has all pods. Where there is one pod of each version, or nothing tells pods, it is how much
+// most functions differ between the versions.
 struct grouped {
     struct grouped_side {
         struct store_stacks *stacks;
         struct query_functions *functions;
-        uint32_t *rows; // of functions
-        size_t n_groups;
+        uint32_t *rows;  // of functions
+        size_t n_groups; // 1: all of it
+        double weight;   // of window_cell
     } sides[2];
+    double seconds;
     uint32_t *frames;
     struct arena *arena;
 };
 
-static void give_groups(void *context, struct stats_functions *f)
+static void give_node(const struct grouped *g, const struct grouped_side *side, size_t first,
+                      uint32_t node, struct stats_functions *f)
 {
-    struct grouped *g = context;
-    size_t first = 0;
-    for (int side = 0; side < 2; side++) {
-        const struct grouped_side *from = &g->sides[side];
-        const struct store_stacks *s = from->stacks;
-        for (uint32_t node = 1; node < s->n_nodes; node++) {
-            if (s->self[node] <= 0)
-                continue;
-            arena_spend(g->arena, 4);
-            size_t n = query_functions_of(from->functions, s, node, g->frames, MAX_DEPTH);
-            double weight = s->variance ? s->variance[node] / (double)s->self[node] : 0;
-            for (size_t i = 0; i < n; i++)
-                g->frames[i] = from->rows[g->frames[i]];
-            for (size_t i = 0; i < from->n_groups && n; i++) {
-                double value = (double)s->blocks[(size_t)node * s->n_blocks + s->n_windows + i];
-                if (value > 0)
-                    stats_functions_add(f, first + i, g->frames, n,
-                                        (struct stats_cell){value, value * weight});
-            }
-        }
-        first += from->n_groups;
+    const struct store_stacks *s = side->stacks;
+    double self = (double)s->self[node];
+    const int64_t *groups =
+        s->n_blocks ? s->blocks + (size_t)node * s->n_blocks + s->n_windows : NULL;
+    struct stats_cell all =
+        window_cell(self, s->variance ? s->variance[node] : 0, side->weight, g->seconds);
+    size_t n = query_functions_of(side->functions, s, node, g->frames, MAX_DEPTH);
+    for (size_t i = 0; i < n; i++)
+        g->frames[i] = side->rows[g->frames[i]];
+    for (size_t i = 0; i < side->n_groups && n; i++) {
+        double part = groups ? (double)groups[i] / self : 1;
+        if (part > 0)
+            stats_functions_add(f, first + i, g->frames, n,
+                                (struct stats_cell){all.value * part, all.variance * part});
     }
 }
 
-// *f is NULL if the pods say nothing.
+static void give_groups(void *context, struct stats_functions *f)
+{
+    const struct grouped *g = context;
+    size_t first = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct grouped_side *side = &g->sides[i];
+        for (uint32_t node = 1; node < side->stacks->n_nodes; node++) {
+            arena_spend(g->arena, 4);
+            if (side->stacks->self[node] > 0)
+                give_node(g, side, first, node, f);
+        }
+        first += side->n_groups;
+    }
+}
+
+static int read_side(struct canary *k, struct store_select *select, struct arena *arena,
+                     struct stats_functions *f, struct grouped_side *side, struct err *e)
+{
+    struct look *l = k->look;
+    struct store_answer answer;
+    select->with_variance = !k->watched->gauge;
+    int code = store_merge(l->c->options.store, select, arena, &side->stacks, &answer, e);
+    if (!code)
+        code = query_functions(side->stacks, arena, &side->functions, e);
+    if (code)
+        return code;
+    job_rest(l->c, arena);
+    side->weight = gauge_weight(k->watched, side->stacks->symbols);
+    side->rows = arena_array(arena, (size_t)side->functions->n + 1, sizeof *side->rows);
+    for (uint32_t i = 0; i < side->functions->n; i++)
+        side->rows[i] = stats_functions_row(f, side->functions->items[i].name);
+    return 0;
+}
+
 static int compare_pods(struct canary *k, const struct run *run, const struct store_label *versions,
-                        uint32_t *frames, struct arena *arena, struct stats_functions **f,
+                        uint32_t *frames, struct arena *arena, struct stats_functions *f,
                         struct err *e)
 {
     struct look *l = k->look;
     struct store_matcher matchers[2][WINDOW_MATCHERS];
     struct store_select selects[2];
-    struct query_blocks blocks;
+    struct query_blocks blocks = {0};
     struct store_answer answer;
-    struct grouped g = {.frames = frames, .arena = arena};
-    *f = NULL;
-    if (k->watched->gauge)
-        return 0;
+    struct grouped g = {
+        .seconds = (double)(run->end - run->start) / 1e9, .frames = frames, .arena = arena};
+    int code = 0;
     for (int i = 0; i < 2; i++)
         selects[i] = window_select(l, k->watched, &versions[i], run->start, run->end, matchers[i]);
-    int code = query_blocks(l->c->options.store, selects, arena, &blocks, &answer, e);
-    if (code || !blocks.sides[0].n_groups)
+    if (!k->watched->gauge)
+        code = query_blocks(l->c->options.store, selects, arena, &blocks, &answer, e);
+    if (code)
         return code;
-    struct stats_functions *functions = arena_alloc(arena, sizeof *functions);
-    size_t n_profiles[2] = {blocks.pods[0].n_groups, blocks.pods[1].n_groups};
-    stats_functions_init(functions, n_profiles, arena);
     for (int i = 0; i < 2; i++) {
-        struct grouped_side *side = &g.sides[i];
         struct store_blocks *b = &blocks.sides[i];
+        g.sides[i].n_groups = b->n_groups ? blocks.pods[i].n_groups : 1;
         b->origin = run->start;
         b->step = run->end - run->start;
         b->n_windows = 1;
-        selects[i].with_variance = true;
-        selects[i].blocks = b;
-        side->n_groups = n_profiles[i];
-        code = store_merge(l->c->options.store, &selects[i], arena, &side->stacks, &answer, e);
-        if (!code)
-            code = query_functions(side->stacks, arena, &side->functions, e);
-        if (code)
-            return code;
-        job_rest(l->c, arena);
-        side->rows = arena_array(arena, (size_t)side->functions->n + 1, sizeof *side->rows);
-        for (uint32_t j = 0; j < side->functions->n; j++)
-            side->rows[j] = stats_functions_row(functions, side->functions->items[j].name);
+        selects[i].blocks = b->n_groups ? b : NULL;
     }
-    functions->each = give_groups;
-    functions->context = &g;
-    stats_functions_compare(functions, STATS_CHANGES_LEVEL);
-    *f = functions;
+    stats_functions_init(f, (size_t[]){g.sides[0].n_groups, g.sides[1].n_groups}, arena);
+    for (int i = 0; i < 2; i++)
+        if ((code = read_side(k, &selects[i], arena, f, &g.sides[i], e)))
+            return code;
+    f->each = give_groups;
+    f->context = &g;
+    stats_functions_compare(f, STATS_CHANGES_LEVEL);
     return 0;
 }
 
-// Also between pods.
 static bool is_confirmed(struct stats_functions *f, const struct stats_entry *e)
 {
-    if (!f)
-        return true;
     uint32_t at = stats_functions_row(f, e->function);
     const struct stats_function *row = &f->rows[at];
     return (e->measured == STATS_SELF ? row->self.mark : row->total.mark) != STATS_NOISE;
@@ -329,24 +345,42 @@ static struct store_label label_of(const struct run_version *v)
                                 str_from_to(v->text, at + 1, v->text.n)};
 }
 
+// Whether an entry that was left out is the reason for this one.
+static bool is_baseless(const struct stats_report *report, const bool *is_out,
+                        const struct stats_entry *e)
+{
+    for (size_t i = 0; i < report->n && e->verdict != STATS_LASTING; i++)
+        if (is_out[i] && str_eq(report->entries[i].function, e->because))
+            return true;
+    return false;
+}
+
 // What remains of a report: changes of the version, in the units of other entries.
 static void keep_certain(struct canary *k, const struct run *run, const struct known *known,
-                         struct stats_functions *pods, double rate, struct stats_report *report)
+                         struct stats_functions *pods, double rate, struct arena *arena,
+                         struct stats_report *report)
 {
     double load = report->scale * (double)run->profiles[0] / (double)run->profiles[1];
+    struct stats_entry *entries = arena_array(arena, report->n + 1, sizeof *entries);
+    bool *is_out = arena_array(arena, report->n + 1, sizeof *is_out);
     size_t kept = 0;
     for (size_t i = 0; i < report->n; i++) {
-        struct stats_entry entry = report->entries[i];
-        if (!is_confirmed(pods, &entry) || is_due_to_load(load, &entry) ||
-            is_undone(k->look, known, &entry))
+        const struct stats_entry *e = &report->entries[i];
+        is_out[i] = !is_confirmed(pods, e) || is_due_to_load(load, e);
+    }
+    for (size_t i = 0; i < report->n; i++) {
+        struct stats_entry *e = &entries[kept];
+        *e = report->entries[i];
+        if (is_out[i] || is_baseless(report, is_out, e) || is_undone(k->look, known, e))
             continue;
         if (k->watched->gauge) {
-            entry.before *= rate;
-            entry.after *= rate;
-            entry.deviation *= rate;
+            e->before *= rate;
+            e->after *= rate;
+            e->deviation *= rate;
         }
-        report->entries[kept++] = entry;
+        kept++;
     }
+    report->entries = entries;
     report->n = kept;
 }
 
@@ -370,7 +404,7 @@ static int compare_run(struct canary *k, const struct run *run, struct arena *ar
     struct look *l = k->look;
     struct known known;
     struct stats_report report;
-    struct stats_functions *pods = NULL;
+    struct stats_functions pods;
     size_t n_same;
     const struct run_version *after = run->versions[1];
     const struct stats_window *windows = windows_of(&k->history, run);
@@ -401,14 +435,17 @@ static int compare_run(struct canary *k, const struct run *run, struct arena *ar
     double level = STATS_CHANGES_LEVEL / (double)(looks * (looks + 1));
     struct stats_entry *same = choose_known(l, &known, after, arena, &n_same);
     stats_changes_compare(&service, &marker, same, n_same, level, arena, &report);
-    if (report.n && (code = compare_pods(k, run, labels, reader.frames, arena, &pods, e)))
+    if (report.n)
+        code = compare_pods(k, run, labels, reader.frames, arena, &pods, e);
+    if (code)
         return code;
     double profiles = 0, value = 0;
     for (size_t i = 0; i < run->n; i++) {
         profiles += windows[i].profiles;
         value += windows[i].total.value;
     }
-    keep_certain(k, run, &known, pods, value * 1e9 / (double)(run->end - run->start), &report);
+    double rate = value * 1e9 / (double)(run->end - run->start);
+    keep_certain(k, run, &known, &pods, rate, arena, &report);
     const struct changes_versions versions = {.label = labels[0].name,
                                               .before = labels[0].value,
                                               .after = labels[1].value,
