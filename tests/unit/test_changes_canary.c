@@ -304,17 +304,18 @@ static void same_code(void **state)
 
 // --- how it ends ---
 
-static void roll_out(struct fixture *f, double hot)
+// After a canary that lasts for days.
+static void roll_out(struct fixture *f)
 {
     struct fleet s = usual;
     s.pods = 4;
     s.until = 120;
     put(f, s);
-    s = version_of("2", 100, 1, 106, 150);
-    s.hot = hot;
+    s = version_of("2", 100, 1, 50, 150);
+    s.hot = 0.08;
     put(f, s);
     s = version_of("2", 101, 4, 120, 150);
-    s.hot = hot;
+    s.hot = 0.08;
     put(f, s);
 }
 
@@ -322,10 +323,9 @@ static void roll_out_completes(void **state)
 {
     struct fixture *f = *state;
     struct changes_entry *entries;
-    roll_out(f, 0.08);
+    roll_out(f);
     struct changes *c = open_job(f, f->dir);
-    look(c, 104);
-    for (int hour = 106; hour <= 150; hour++) {
+    for (int hour = 48; hour <= 150; hour += hour < 118 ? 5 : 1) {
         if (hour % 7 == 0) {
             changes_close(c);
             c = open_job(f, f->dir);
@@ -336,10 +336,6 @@ static void roll_out_completes(void **state)
     lasting(f, c, 1, &entries);
     assert_str(entries[0].versions.after, "2");
     assert_true(entries[0].gone == 0);
-    // The step that all have now was there to be found.
-    assert_int_equal(number(f, "SELECT count(*) FROM change WHERE version_label = ''"
-                               " AND function = 'hot' AND verdict = 1"),
-                     0);
     changes_close(c);
 }
 
@@ -520,7 +516,7 @@ static void versions_without_end(void **state)
     assert_int_equal(number(f, "SELECT count(*) FROM canary"), 9);
     for (int hour = 23; hour <= 30; hour++)
         look(c, hour);
-    // Not compared at each look.
+    // Not at each look.
     assert_true(number(f, "SELECT max(looks) FROM canary") <= 4);
     lasting(f, c, 0, &entries);
     changes_close(c);
