@@ -370,6 +370,56 @@ static void step_first(void **state)
     changes_close(c);
 }
 
+// A step of an earlier deploy does not hide what the next one adds to it.
+static void step_of_another_deploy(void **state)
+{
+    struct fixture *f = *state;
+    struct changes_entry *entries;
+    struct fleet s = usual;
+    s.pods = 4;
+    s.until = 110;
+    put(f, s);
+    s = version_of("2", 100, 4, 110, 145);
+    s.hot = 0.08;
+    put(f, s);
+    s = version_of("3", 200, 1, 128, 145);
+    s.hot = 0.14;
+    put(f, s);
+    struct changes *c = open_job(f, f->dir);
+    for (int hour = 108; hour <= 145; hour += hour < 116 ? 1 : 2)
+        look(c, hour);
+    size_t n = lasting(f, c, 2, &entries);
+    assert_str(entry_of(entries, n, "hot", "3")->versions.before, "2");
+    assert_int_equal(entry_of(entries, n, "hot", "")->versions.label.n, 0);
+    changes_close(c);
+}
+
+// What the other pods do for some hours says nothing about the new version.
+static void spike_of_the_others(void **state)
+{
+    struct fixture *f = *state;
+    struct changes_entry *entries;
+    struct fleet s = usual;
+    s.pods = 4;
+    s.until = 110;
+    put(f, s);
+    s.from = 110;
+    s.until = 120;
+    s.hot = 0.15;
+    put(f, s);
+    s = version_of("1", 0, 4, 120, 140);
+    put(f, s);
+    s = version_of("2", 100, 1, 104, 140);
+    s.hot = 0.11;
+    put(f, s);
+    struct changes *c = open_job(f, f->dir);
+    for (int hour = 102; hour <= 140; hour++)
+        look(c, hour);
+    size_t n = list(f, c, CHANGES_VERDICT_LASTING, &entries);
+    assert_true(entry_of(entries, n, "hot", "2")->gone == 0);
+    changes_close(c);
+}
+
 static void taken_back(void **state)
 {
     struct fixture *f = *state;
@@ -783,6 +833,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(same_code, set_up, tear_down),
         cmocka_unit_test_setup_teardown(roll_out_completes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(step_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(step_of_another_deploy, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(spike_of_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(taken_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(fixed_by_the_next, set_up, tear_down),
