@@ -315,8 +315,8 @@ def bad_receivers(kiln, folder):
         open_change(folder, 1, 'of_' + tenant, tenant=tenant)
     open_change(folder, range(100, 1100), 'many_', service='wide')
     open_change(folder, 1, b'\xff\xfe{}"\n'.decode('latin-1') + 'x' * 70000)
-    change(folder, "INSERT INTO change SELECT 2, service, type, verdict, measured, CAST(x'66ff22c30a' AS TEXT), because, time, low, high, before, after, deviation, cost, q, marker_time,"
-           " CAST(x'fffe' AS TEXT), before_start, before_end, after_start, after_end, checked, found, gone, 0, '', '' FROM change WHERE id = 1")
+    open_change(folder, 2, '')
+    change(folder, "UPDATE change SET (function, marker) = (CAST(x'66ff22c30a' AS TEXT), CAST(x'fffe' AS TEXT)) WHERE id = 2")
     open_change(folder, 3, 'cheaper', cost=-1e9)
     reload(s, config)
     everything = {('anonymous', f'{i}') for i in [1, 2, 3, *range(100, 1100)]} | {('two', '1'), ('three', '1')}
