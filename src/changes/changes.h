@@ -4,6 +4,10 @@
 // state.c       a database per tenant, in DATA/changes: the job's memory and its findings
 // windows.c     functions by window: read from the store, kept, put together to a history
 // deploys.c     labels that tell a deploy; markers
+// runs.c        versions that run at the same time
+// canary.c      compares them with each other
+// entries.c     changes that are known
+// stacks.c      stacks of a time, as the statistics ask for them
 // look.c        one look at a tenant: read, scan, settle, keep
 // turns.c       tenants take turns
 // job.c         the thread: when to look, how much CPU to use, pause, stop
@@ -78,11 +82,20 @@ void changes_check(const char *data, void (*found)(void *ctx, const char *text),
 
 enum changes_mark { CHANGES_OPEN, CHANGES_ACKNOWLEDGED, CHANGES_MUTED };
 
+// Two versions that ran at the same time.
+struct changes_versions {
+    struct str label;         // that tells them; empty: the entry is not about versions
+    struct str before, after; // its values
+    double part;              // of the service's profiles that were of `after`
+};
+
 struct changes_entry {
     int64_t id;
     struct str service, type;
     struct stats_entry entry; // its marker is in the arena
-    int64_t found, gone;      // the end of the last window of that look; gone 0: it lasts
+    // With a label: its sides are the same time, of one version each.
+    struct changes_versions versions;
+    int64_t found, gone; // the end of the last window of that look; gone 0: it lasts
     enum changes_mark mark;
     struct str who, comment; // of mark
     int64_t marked, until;   // when; until: of CHANGES_MUTED, 0: for good

@@ -12,23 +12,22 @@ static const struct str usual_labels[] = {STR("version"), STR("service_version")
                                           STR("service_git_ref"), STR("git_ref")};
 enum { N_USUAL = sizeof usual_labels / sizeof *usual_labels };
 
-static struct str label_of(const struct store_series *series, struct str name)
+struct str deploys_value(const struct store_series *series, struct str label)
 {
     for (size_t i = 0; i < series->n_labels; i++)
-        if (str_eq(series->labels[i].name, name))
+        if (str_eq(series->labels[i].name, label))
             return series->labels[i].value;
     return STR("");
 }
 
 // The first of the deploy labels that a line has.
-static struct str deploy_label(const struct changes_options *o, const struct store_line *lines,
-                               size_t n)
+struct str deploys_label(const struct changes_options *o, const struct store_line *lines, size_t n)
 {
     for (size_t i = 0; i < o->n_deploy_labels + N_USUAL; i++) {
         struct str label =
             i < o->n_deploy_labels ? o->deploy_labels[i] : usual_labels[i - o->n_deploy_labels];
         for (size_t k = 0; k < n; k++)
-            if (label_of(&lines[k].series, label).n)
+            if (deploys_value(&lines[k].series, label).n)
                 return label;
     }
     return STR("");
@@ -37,6 +36,7 @@ static struct str deploy_label(const struct changes_options *o, const struct sto
 struct version {
     struct str text; // label=value
     int64_t seen;    // the last time
+    int64_t before;  // the time before that; 0: not known
     bool is_changed;
 };
 
@@ -98,9 +98,13 @@ static bool is_deploy(const struct look *l, const struct versions *v, const stru
 {
     if (now->seen && time - now->seen < 2 * l->window)
         return false;
-    for (size_t i = 0; i < v->n; i++)
-        if (&v->items[i] != now && v->items[i].seen > now->seen && v->items[i].seen != time)
+    for (size_t i = 0; i < v->n; i++) {
+        const struct version *other = &v->items[i];
+        // Of those that are seen at this time, too, what counts is whether they were there before.
+        int64_t seen = other->seen == time ? other->before : other->seen;
+        if (other != now && seen > now->seen)
             return true;
+    }
     return false;
 }
 
@@ -122,7 +126,7 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
     struct versions v;
     struct sighting *sightings = NULL;
     size_t n_sightings = 0, cap = 0, n_known;
-    struct str label = deploy_label(&l->c->options, lines, n);
+    struct str label = deploys_label(&l->c->options, lines, n);
     if (!label.n)
         return 0;
     int code = load_versions(l, service, arena, &v, e);
@@ -130,7 +134,7 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
         return code;
     n_known = v.n;
     for (size_t i = 0; i < n; i++) {
-        struct str value = label_of(&lines[i].series, label);
+        struct str value = deploys_value(&lines[i].series, label);
         if (!value.n)
             continue;
         struct str text = str_from(
@@ -153,6 +157,7 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
             continue;
         if (is_deploy(l, &v, now, sightings[i].time))
             code = state_add_marker(l->db, service, sightings[i].time, now->text, 0, e);
+        now->before = now->seen;
         now->seen = sightings[i].time;
         now->is_changed = true;
     }

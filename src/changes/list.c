@@ -8,6 +8,7 @@ struct changes_entry list_entry(sqlite3_stmt *s, int64_t now, struct arena *aren
         .service = state_text(s, AT, arena),
         .type = state_text(s, AT + 1, arena),
         .entry = change_entry(s, arena),
+        .versions = change_versions(s, arena),
         .found = sqlite3_column_int64(s, 20),
         .gone = sqlite3_column_int64(s, 21),
     };

@@ -208,9 +208,13 @@ static int scan_series(struct look *l, struct watched *w, struct arena *arena,
     return 0;
 }
 
-// One series in memory of its own, at the mercy of limits: one that has no room is left out.
+// What is done with a series.
+enum task { SCAN, COMPARE_VERSIONS, SETTLE };
+
+// One series in memory of its own, at the mercy of limits: one that has no room is left out. found:
+// of SCAN and SETTLE.
 static int try_series(struct look *l, struct watched *w, struct stats_candidates *found,
-                      struct arena *keep, bool settle, struct err *e)
+                      struct arena *keep, enum task task, struct err *e)
 {
     struct stats_candidates here = {0};
     struct arena_trap trap;
@@ -225,11 +229,12 @@ static int try_series(struct look *l, struct watched *w, struct stats_candidates
         count(l->c, 0, 1);
         return STORE_BUSY;
     }
-    code = settle ? settle_series(l, w, found, l->series, &n, e)
-                  : scan_series(l, w, l->series, &here, e);
+    code = task == SCAN     ? scan_series(l, w, l->series, &here, e)
+           : task == SETTLE ? settle_series(l, w, found, l->series, &n, e)
+                            : canary_series(l, w, l->series, &n, e);
     job_rest(l->c, l->series);
     arena_try_end(l->series);
-    if (!code && !settle)
+    if (!code && task == SCAN)
         keep_candidates(&here, keep, found);
     count(l->c, n, code != 0);
     look_clear(l);
@@ -310,6 +315,8 @@ static int drop_old(struct look *l, int64_t oldest, struct err *e)
         int64_t first, second;
     } statements[] = {
         {"DELETE FROM window WHERE time < ?", begin, 0},
+        {"DELETE FROM version_window WHERE time < ?", begin, 0},
+        {"DELETE FROM canary WHERE until < ?", begin, 0},
         {"DELETE FROM function WHERE used < ?", begin - 2 * DAY, 0},
         {"DELETE FROM series WHERE read_until < ? AND NOT EXISTS"
          " (SELECT 1 FROM window WHERE window.series = series.id)",
@@ -418,7 +425,10 @@ static int set_window(struct look *l, struct err *e)
         return code;
     code = state_begin(l->db, e);
     if (!code)
-        code = db_exec(l->db, "DELETE FROM window; UPDATE series SET read_until = 0", e);
+        code = db_exec(l->db,
+                       "DELETE FROM window; DELETE FROM version_window; DELETE FROM canary;"
+                       "UPDATE series SET read_until = 0",
+                       e);
     if (!code)
         code = state_set_number(l->db, "window", l->window, e);
     return state_end(l->db, code, e);
@@ -432,6 +442,16 @@ static int begin_look(struct look *l, struct arena *arena, struct err *e)
         code = list_watched(l, arena, &l->watching, e);
     l->watching.is_listed = !code;
     return code;
+}
+
+// A failure of one series does not end the look, unless there are too many.
+static int visit_series(struct look *l, size_t i, enum task task, struct arena *arena,
+                        struct err *e)
+{
+    struct watching *w = &l->watching;
+    struct stats_candidates *found = task == COMPARE_VERSIONS ? NULL : &w->found[i];
+    int code = try_series(l, &w->items[i], found, arena, task, e);
+    return code && goes_on(l, &w->items[i], code, e, &w->n_errors) ? 0 : code;
 }
 
 int look_go_on(struct look *l, struct arena *arena, struct err *e)
@@ -450,12 +470,16 @@ int look_go_on(struct look *l, struct arena *arena, struct err *e)
             return code ? code : drop_lost(l, w, arena, e);
         }
         size_t i = w->at++;
-        if (w->settles && !w->found[i].n)
-            continue;
         n++;
-        code = try_series(l, &w->items[i], &w->found[i], arena, w->settles, e);
-        if (code && goes_on(l, &w->items[i], code, e, &w->n_errors))
-            code = 0;
+        if (!w->settles) {
+            code = visit_series(l, i, SCAN, arena, e);
+            continue;
+        }
+        // All deploys are known now. Versions are compared before steps are settled, because a
+        // comparison says more than a step.
+        code = visit_series(l, i, COMPARE_VERSIONS, arena, e);
+        if (!code && w->found[i].n)
+            code = visit_series(l, i, SETTLE, arena, e);
     }
     return code ? code : 1;
 }

@@ -92,9 +92,30 @@ struct stats_cell window_cell(double value, double variance, double weight, doub
 // What a sampled object of a state stands for, at least. Other types have variances of their own.
 double gauge_weight(const struct watched *w, const struct model_profile *symbols);
 
+// Which profiles of a series: those with the label, or all of them if it has no name. end is
+// exclusive. The result refers to matchers.
+enum { WINDOW_MATCHERS = 2 };
+struct store_select window_select(const struct look *l, const struct watched *w,
+                                  const struct store_label *version, int64_t start, int64_t end,
+                                  struct store_matcher matchers[WINDOW_MATCHERS]);
 // The stacks of a time. with_variance, where the type has one.
-int windows_merge(const struct look *l, const struct watched *w, int64_t start, int64_t end,
-                  struct arena *arena, struct store_stacks **stacks, struct err *e);
+int windows_merge(const struct look *l, const struct watched *w, const struct store_label *version,
+                  int64_t start, int64_t end, struct arena *arena, struct store_stacks **stacks,
+                  struct err *e);
+
+enum { MAX_DEPTH = 4096 }; // of stacks
+
+// Reads stacks for the statistics: context of stats_service.stacks.
+struct stacks_reader {
+    struct look *look;
+    const struct watched *watched;
+    const struct history *history;
+    struct arena *arena;
+    const struct store_label *versions; // of each side; NULL: all profiles
+    struct range_parts *ranges;         // that have been read
+    uint32_t *frames;                   // room for MAX_DEPTH
+};
+void range_stacks(void *reader, struct stats_range range, int side, struct stats_stacks *to);
 
 // --- deploys ---
 
@@ -106,24 +127,63 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
 int deploys_load(const struct look *l, struct str service, struct arena *arena,
                  struct stats_marker **markers, size_t *n, struct err *e);
 
-// --- settling ---
+// The label of these lines that tells versions; empty: none does.
+struct str deploys_label(const struct changes_options *options, const struct store_line *lines,
+                         size_t n);
+// Empty: the series does not have it.
+struct str deploys_value(const struct store_series *series, struct str label);
 
-struct settling_entry {
-    int64_t id;
-    struct stats_entry entry;
-};
+// --- versions that run at the same time ---
+
+// Keeps which versions have a large part of the profiles of each window that is to be noted, the
+// first of which begins at origin. In a transaction. Lines as in deploys_note.
+int runs_note(struct look *l, const struct watched *w, const struct store_line *lines, size_t n,
+              int64_t origin, int64_t step, const bool *is_noted, size_t n_windows,
+              struct arena *arena, struct err *e);
+// Compares versions of a series that ran at the same time, and looks after what was found so
+// earlier. *n: lasting changes that are new.
+int canary_series(struct look *l, const struct watched *w, struct arena *arena, size_t *n,
+                  struct err *e);
+
+// --- settling ---
 
 // Confirms what was found in a series by its stacks, and keeps the result. *n: lasting changes that
 // are new.
 int settle_series(struct look *l, const struct watched *w, const struct stats_candidates *found,
                   struct arena *arena, size_t *n, struct err *e);
+
+// --- entries ---
+
+// What is known of a series: entries as the statistics take them, in which those that are gone hide
+// little, and beside each what is kept.
+struct known {
+    struct stats_entry *entries;
+    struct known_entry {
+        int64_t id, gone, high;
+        enum stats_verdict verdict;
+        struct changes_versions versions;
+    } * more;
+    size_t n, cap, cap_more;
+};
+int entries_load(const struct look *l, const struct watched *w, struct arena *arena,
+                 struct known *known, struct err *e);
+// In a transaction. An entry takes the place of an uncertain one that is the same; versions: NULL
+// if it is not about versions. *n grows by the lasting ones.
+int entries_add(struct look *l, const struct watched *w, struct known *known,
+                const struct stats_entry *entries, size_t n_entries,
+                const struct changes_versions *versions, size_t *n, struct err *e);
+// The same. Until when it went on, and when it ended.
+int entries_update(struct look *l, int64_t id, int64_t high, int64_t gone, struct err *e);
+
 // The entry of a row that begins with CHANGE_COLUMNS.
 #define CHANGE_COLUMNS                                                                   \
     "change.id, verdict, measured, change.function, because, change.time, low, high, "   \
     "before, after, deviation, cost, q, marker_time, marker, before_start, before_end, " \
-    "after_start, after_end, checked, found, gone"
-enum { CHANGE_N_COLUMNS = 22 };
+    "after_start, after_end, checked, found, gone, version_label, version_before, "      \
+    "version_after, version_part"
+enum { CHANGE_N_COLUMNS = 26 };
 struct stats_entry change_entry(sqlite3_stmt *s, struct arena *arena);
+struct changes_versions change_versions(sqlite3_stmt *s, struct arena *arena);
 // The same with what people said about it, of a row that begins with LIST_COLUMNS.
 #define LIST_COLUMNS                                                                          \
     CHANGE_COLUMNS ", change.service, change.type, acknowledged, change.who, change.comment," \

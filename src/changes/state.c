@@ -16,6 +16,21 @@
     " PRIMARY KEY(receiver, change)) WITHOUT ROWID;"                                       \
     "CREATE INDEX change_open ON change(id) WHERE " CHANGE_LASTS ";"
 
+// version_window: versions of a window that have a large part of its profiles; none of a window
+// with only one of them. version: label=value. canary: the last comparison of two versions. deploy:
+// of the new one, until: the end of the windows compared, looks: comparisons since the deploy.
+#define VERSION_SCHEMA                                                                  \
+    "CREATE TABLE version_window(series INTEGER NOT NULL, time INTEGER NOT NULL,"       \
+    " version TEXT NOT NULL, profiles INTEGER NOT NULL,"                                \
+    " PRIMARY KEY(series, time, version)) WITHOUT ROWID;"                               \
+    "CREATE TABLE canary(series INTEGER NOT NULL, before TEXT NOT NULL, after TEXT NOT" \
+    " NULL, deploy INTEGER NOT NULL, until INTEGER NOT NULL, windows INTEGER NOT NULL," \
+    " looks INTEGER NOT NULL, PRIMARY KEY(series, before, after)) WITHOUT ROWID;"       \
+    "ALTER TABLE change ADD COLUMN version_label TEXT NOT NULL DEFAULT '';"             \
+    "ALTER TABLE change ADD COLUMN version_before TEXT NOT NULL DEFAULT '';"            \
+    "ALTER TABLE change ADD COLUMN version_after TEXT NOT NULL DEFAULT '';"             \
+    "ALTER TABLE change ADD COLUMN version_part REAL NOT NULL DEFAULT 0;"
+
 // Strings are as they came; times are ns since 1970.
 static const char schema[] =
     "CREATE TABLE number(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
@@ -55,16 +70,16 @@ static const char schema[] =
     // tags: one after the other, each ended by a zero byte.
     "CREATE TABLE annotation(id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL,"
     " time_end INTEGER NOT NULL, text TEXT NOT NULL, tags BLOB NOT NULL, who TEXT NOT NULL);"
-    "CREATE INDEX annotation_time ON annotation(time);" ALERT_SCHEMA;
+    "CREATE INDEX annotation_time ON annotation(time);" ALERT_SCHEMA VERSION_SCHEMA;
 
-// Version 1 had no alerts.
+// Version 1 had no alerts, version 2 no comparisons of versions.
 static int migrate(struct db *db, int from, struct err *e)
 {
-    (void)from;
-    return db_exec(db, ALERT_SCHEMA, e);
+    int code = from < 2 ? db_exec(db, ALERT_SCHEMA, e) : 0;
+    return code ? code : db_exec(db, VERSION_SCHEMA, e);
 }
 
-static const struct db_format format = {schema, 2, 1, migrate};
+static const struct db_format format = {schema, 3, 1, migrate};
 
 static int make_directory(const char *path, struct err *e)
 {
@@ -91,6 +106,15 @@ int state_open(const struct changes *c, struct str tenant, enum db_mode mode, st
         code = db_open(db, path, mode, &format, e);
     if (!code && mode != DB_READ && (code = db_migrate(db, &format, e)))
         db_close(db);
+    // A reader knows the newest format only.
+    if (!code && mode == DB_READ && db->version && db->version < format.version) {
+        db_close(db);
+        code = state_open(c, tenant, DB_WRITE, db, e);
+        if (!code) {
+            db_close(db);
+            code = db_open(db, path, DB_READ, &format, e);
+        }
+    }
     return code;
 }
 
@@ -187,6 +211,8 @@ int changes_forget_service(struct changes *c, struct str tenant, struct str serv
     static const char *const statements[] = {
         "DELETE FROM function WHERE series IN (SELECT id FROM series WHERE service = ?)",
         "DELETE FROM window WHERE series IN (SELECT id FROM series WHERE service = ?)",
+        "DELETE FROM version_window WHERE series IN (SELECT id FROM series WHERE service = ?)",
+        "DELETE FROM canary WHERE series IN (SELECT id FROM series WHERE service = ?)",
         "DELETE FROM series WHERE service = ?",
         "DELETE FROM version WHERE service = ?",
         "DELETE FROM marker WHERE service = ? AND annotation = 0",

@@ -28,23 +28,27 @@ double gauge_weight(const struct watched *w, const struct model_profile *symbols
     return bytes && symbols->period > 1 ? (double)symbols->period : 1;
 }
 
-static struct store_select select_of(const struct look *l, const struct watched *w,
-                                     struct store_matcher *matcher, int64_t start, int64_t end)
+struct store_select window_select(const struct look *l, const struct watched *w,
+                                  const struct store_label *version, int64_t start, int64_t end,
+                                  struct store_matcher matchers[WINDOW_MATCHERS])
 {
-    *matcher = (struct store_matcher){STORE_EQ, STR("service_name"), w->service, NULL};
+    matchers[0] = (struct store_matcher){STORE_EQ, STR("service_name"), w->service, NULL};
+    if (version)
+        matchers[1] = (struct store_matcher){STORE_EQ, version->name, version->value, NULL};
     return (struct store_select){.tenant = l->tenant,
                                  .type = w->type,
-                                 .matchers = matcher,
-                                 .n_matchers = 1,
+                                 .matchers = matchers,
+                                 .n_matchers = version ? 2 : 1,
                                  .start = start,
-                                 .end = end};
+                                 .end = end - 1};
 }
 
-int windows_merge(const struct look *l, const struct watched *w, int64_t start, int64_t end,
-                  struct arena *arena, struct store_stacks **stacks, struct err *e)
+int windows_merge(const struct look *l, const struct watched *w, const struct store_label *version,
+                  int64_t start, int64_t end, struct arena *arena, struct store_stacks **stacks,
+                  struct err *e)
 {
-    struct store_matcher matcher;
-    struct store_select select = select_of(l, w, &matcher, start, end - 1);
+    struct store_matcher matchers[WINDOW_MATCHERS];
+    struct store_select select = window_select(l, w, version, start, end, matchers);
     struct store_answer answer;
     select.with_variance = !w->gauge;
     return store_merge(l->c->options.store, &select, arena, stacks, &answer, e);
@@ -306,7 +310,7 @@ static int merge_window(struct look *l, const struct watched *w, struct arena *a
     struct arena_trap trap;
     if (!scratch)
         return err_set(e, "out of memory"), STORE_BUSY;
-    int code = windows_merge(l, w, r->time, r->time + l->window, scratch, &stacks, e);
+    int code = windows_merge(l, w, NULL, r->time, r->time + l->window, scratch, &stacks, e);
     if (!code)
         code = query_functions(stacks, scratch, &f, e);
     if (!code && ARENA_TRY(arena, trap)) {
@@ -401,7 +405,8 @@ static int read_chunk(struct look *l, struct watched *w, struct numbers *f, int6
                       struct arena *arena, struct err *e)
 {
     struct read_window *windows = arena_array(arena, n, sizeof *windows);
-    struct store_matcher matcher;
+    bool *is_changed = arena_array(arena, n, sizeof *is_changed);
+    struct store_matcher matchers[WINDOW_MATCHERS];
     struct store_answer answer;
     struct store_line *lines;
     size_t n_lines, changed = 0;
@@ -411,7 +416,7 @@ static int read_chunk(struct look *l, struct watched *w, struct numbers *f, int6
     // A point is of the step that ends with it: one that begins a nanosecond early has what is
     // from its beginning on.
     struct store_select select =
-        select_of(l, w, &matcher, from - 1, from + (int64_t)n * l->window - 1);
+        window_select(l, w, NULL, from - 1, from + (int64_t)n * l->window, matchers);
     int code = store_lines(l->c->options.store, &select, step, arena, &lines, &n_lines, &answer, e);
     for (size_t i = 0; i < n_lines && !code; i++)
         for (size_t k = 0; k < lines[i].n_points; k++) {
@@ -422,7 +427,8 @@ static int read_chunk(struct look *l, struct watched *w, struct numbers *f, int6
     if (!code)
         code = load_kept(l, w, windows, n, e);
     for (size_t i = 0; i < n && !code; i++) {
-        if (windows[i].profiles == windows[i].kept)
+        is_changed[i] = windows[i].profiles != windows[i].kept;
+        if (!is_changed[i])
             continue;
         changed++;
         if (windows[i].profiles)
@@ -433,8 +439,10 @@ static int read_chunk(struct look *l, struct watched *w, struct numbers *f, int6
         return code;
     code = look_begin(l, w, e);
     for (size_t i = 0; i < n && !code; i++)
-        if (windows[i].profiles != windows[i].kept)
+        if (is_changed[i])
             code = write_window(l, w, f, &windows[i], arena, e);
+    if (!code)
+        code = runs_note(l, w, lines, n_lines, from, step, is_changed, n, arena, e);
     if (!code)
         code = deploys_note(l, w->service, lines, n_lines, from, step, arena, e);
     if (!code)

@@ -72,10 +72,23 @@ static const char *amount(const struct query_changes *q, double value, struct st
     return arena_copy(q->arena, text, units_amount(text, sizeof text, value, unit, sign));
 }
 
+// The deploy, and the version that it was compared with.
+static struct str deploy_of(const struct query_changes *q, struct json change)
+{
+    struct str deploy = text_of(q, json_get(change, "deploy"), "text");
+    struct json versions = json_get(change, "versions");
+    struct str before = text_of(q, versions, "before"), after = text_of(q, versions, "after");
+    struct str label = text_of(q, versions, "label");
+    if (!label.n)
+        return deploy;
+    return str_from(arena_printf(q->arena, "%.*s=%.*s beside %.*s (%.0f %%)", (int)label.n, label.p,
+                                 (int)after.n, after.p, (int)before.n, before.p,
+                                 100 * number_of(versions, "part")));
+}
+
 static void write_change(const struct query_changes *q, const struct terminal *t, struct json c,
                          struct out *out)
 {
-    struct json deploy = json_get(c, "deploy");
     struct str unit = text_of(q, c, "valueUnit"), function = text_of(q, c, "function");
     double cost = number_of(c, "cost");
     const struct {
@@ -92,7 +105,7 @@ static void write_change(const struct query_changes *q, const struct terminal *t
         {text_of(q, c, "state"), STYLE_DIM},
         {text_of(q, c, "serviceName"), STYLE_BOLD},
         {function.n ? function : STR("(the whole service)"), STYLE_NONE},
-        {text_of(q, deploy, "text"), STYLE_DIM},
+        {deploy_of(q, c), STYLE_DIM},
     };
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         if (!columns[i].text.n)

@@ -34,6 +34,6 @@ struct curl_library {
 };
 extern struct curl_library lib_curl;
 
-// Loads and initializes libcurl once per process. Thread-safe. Call it before using lib_curl. Returns
-// -1 with e filled on failure.
+// Loads and initializes libcurl once per process. Thread-safe. Call it before using lib_curl.
+// Returns -1 with e filled on failure.
 int curl_library_load(struct err *e);

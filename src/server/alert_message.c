@@ -58,15 +58,15 @@ static struct str diff_url(const struct alert_sender *s, const struct changes_en
                            struct arena *arena)
 {
     const struct stats_range *sides = entry->entry.sides;
-    struct out out, selector;
+    struct out out;
     out_init_arena(&out, arena);
-    out_init_arena(&selector, arena);
-    out_text(&selector, "{service_name=");
-    json_write_string(&selector, entry->service);
-    out_char(&selector, '}');
     out_text(&out, s->external_url);
     out_text(&out, sides[0].end && sides[1].end ? "/diff?query=" : "/explore?query=");
-    put_escaped(&out, out_result(&selector));
+    put_escaped(&out, changes_api_selector(entry, 1, arena));
+    if (entry->versions.label.n) {
+        out_text(&out, "&left_query=");
+        put_escaped(&out, changes_api_selector(entry, 0, arena));
+    }
     out_text(&out, "&type=");
     put_escaped(&out, entry->type);
     if (sides[0].end && sides[1].end)
@@ -101,6 +101,41 @@ static void put_str(struct out *out, const char *before, struct str text, const 
     out_text(out, before);
     out_str(out, text);
     out_text(out, after);
+}
+
+// Of two that were compared.
+static struct str versions_text(const struct changes_versions *v, struct arena *arena)
+{
+    struct out out;
+    out_init_arena(&out, arena);
+    put_str(&out, "", cut(v->label, arena), ": ");
+    put_str(&out, "", cut(v->before, arena), " -> ");
+    put_str(&out, "", cut(v->after, arena), "");
+    return out_result(&out);
+}
+
+// The versions ran side by side from low to high.
+static struct str versions_description(const struct changes_entry *entry, struct arena *arena)
+{
+    const struct stats_entry *c = &entry->entry;
+    const struct changes_versions *v = &entry->versions;
+    struct changes_units u = changes_api_units(entry, arena);
+    struct out out;
+    out_init_arena(&out, arena);
+    put_str(&out, "", cut(c->function, arena), " takes ");
+    put_str(&out, "", amount_text(c->after / u.value_per, u.value, false, arena), "");
+    put_str(&out, " in ", cut(v->label, arena), "=");
+    put_str(&out, "", cut(v->after, arena), " and ");
+    put_str(&out, "", amount_text(c->before / u.value_per, u.value, false, arena), "");
+    put_str(&out, " in ", cut(v->before, arena), " at the same time (");
+    put_str(&out, "", cut(entry->type, arena), ", ");
+    out_printf(&out, "%s to ", time_text(c->sides[1].start, arena));
+    out_printf(&out, "%s; ", time_text(c->sides[1].end, arena));
+    out_printf(&out,
+               "%.0f %% of the profiles were of the new version). The cost is that of the whole "
+               "service with the new version.",
+               100 * v->part);
+    return out_result(&out);
 }
 
 static struct str description(const struct changes_entry *entry, struct arena *arena)
@@ -192,11 +227,20 @@ void alert_describe(const struct alert_sender *s, struct changes_alert *alert, s
     put_str(&summary, "", cut(entry->service, arena), ": ");
     put_str(&summary, "", what, " costs ");
     put_str(&summary, "", cost, "");
-    struct store_label annotations[5] = {{STR("changes_url"), changes_url(s, entry, arena)},
+    bool of_versions = entry->versions.label.n > 0;
+    if (of_versions) {
+        put_str(&summary, " if all of it has ", cut(entry->versions.label, arena), "=");
+        put_str(&summary, "", cut(entry->versions.after, arena), "");
+    }
+    struct str text = of_versions ? versions_description(entry, arena) : description(entry, arena);
+    struct store_label annotations[6] = {{STR("changes_url"), changes_url(s, entry, arena)},
                                          {STR("cost"), cost},
-                                         {STR("description"), description(entry, arena)},
+                                         {STR("description"), text},
                                          {STR("summary"), out_result(&summary)}};
     size_t n_annotations = 4;
+    if (of_versions)
+        annotations[n_annotations++] =
+            (struct store_label){STR("versions"), versions_text(&entry->versions, arena)};
     if (c->marker)
         annotations[n_annotations++] =
             (struct store_label){STR("deploy"), cut(c->marker->text, arena)};

@@ -5,6 +5,7 @@
 #include "changes/changes.h"
 #include "codec/json.h"
 #include "codec/json_read.h"
+#include "server/limits.h"
 #include "server/query_api.h"
 
 enum { BODY_MAX = 1 << 20, LIMIT = 100, LIMIT_MAX = 1000, COMMENT_MAX = 4096 };
@@ -62,6 +63,26 @@ struct changes_units changes_api_units(const struct changes_entry *entry, struct
     return u;
 }
 
+struct str changes_api_selector(const struct changes_entry *entry, int side, struct arena *arena)
+{
+    const struct changes_versions *v = &entry->versions;
+    struct out out;
+    out_init_arena(&out, arena);
+    out_text(&out, "{service_name=");
+    json_write_string(&out, entry->service);
+    if (v->label.n) {
+        out_text(&out, ", ");
+        if (limits_is_plain_name(v->label))
+            out_str(&out, v->label);
+        else
+            json_write_string(&out, v->label);
+        out_char(&out, '=');
+        json_write_string(&out, side ? v->after : v->before);
+    }
+    out_char(&out, '}');
+    return out_result(&out);
+}
+
 static void write_number(struct out *out, const char *key, double value, bool *first)
 {
     json_write_key(out, key, first);
@@ -80,11 +101,29 @@ static void write_time(struct out *out, const char *key, int64_t time, bool *fir
     out_i64(out, time / MILLISECOND);
 }
 
-static void write_range(struct out *out, const char *key, struct stats_range range, bool *first)
+static void write_side(struct call *c, struct out *out, const struct changes_entry *entry, int side,
+                       bool *first)
 {
-    json_write_key(out, key, first);
-    out_printf(out, "{\"from\":%lld,\"until\":%lld}", (long long)(range.start / MILLISECOND),
-               (long long)(range.end / MILLISECOND));
+    struct stats_range range = entry->entry.sides[side];
+    json_write_key(out, side ? "comparison" : "baseline", first);
+    out_printf(out, "{\"from\":%lld,\"until\":%lld,\"labelSelector\":",
+               (long long)(range.start / MILLISECOND), (long long)(range.end / MILLISECOND));
+    json_write_string(out, changes_api_selector(entry, side, c->arena));
+    out_char(out, '}');
+}
+
+static void write_versions(struct out *out, const struct changes_versions *v, bool *first)
+{
+    bool inner = true;
+    if (!v->label.n)
+        return;
+    json_write_key(out, "versions", first);
+    out_char(out, '{');
+    write_text(out, "label", v->label, &inner);
+    write_text(out, "before", v->before, &inner);
+    write_text(out, "after", v->after, &inner);
+    write_number(out, "part", v->part, &inner);
+    out_char(out, '}');
 }
 
 static void write_mark(struct out *out, const struct changes_entry *entry, bool *first)
@@ -140,9 +179,10 @@ static void write_entry(struct call *c, struct out *out, const struct changes_en
         out_char(out, '}');
     }
     if (e->sides[0].end && e->sides[1].end) {
-        write_range(out, "baseline", e->sides[0], &first);
-        write_range(out, "comparison", e->sides[1], &first);
+        write_side(c, out, entry, 0, &first);
+        write_side(c, out, entry, 1, &first);
     }
+    write_versions(out, &entry->versions, &first);
     write_time(out, "found", entry->found, &first);
     write_mark(out, entry, &first);
     out_char(out, '}');

@@ -26,4 +26,6 @@ struct changes_units {
     struct str value, cost; // value: "share" of functions, unless it is memory in use
     double value_per, cost_per;
 };
+// What selects the profiles of a side.
+struct str changes_api_selector(const struct changes_entry *entry, int side, struct arena *arena);
 struct changes_units changes_api_units(const struct changes_entry *entry, struct arena *arena);

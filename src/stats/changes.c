@@ -916,6 +916,7 @@ void stats_changes_compare(const struct stats_service *service, const struct sta
     if (!s->n[0])
         return;
     compare_stacks(s, level);
+    report->scale = s->scale;
     struct stats_range interval = {h->windows[0].start, end_of(h)};
     for (size_t i = 0; i < s->n_culprits; i++) {
         const struct culprit *c = &s->culprits[i];

@@ -105,6 +105,7 @@ struct stats_report {
     size_t n, cap;
     uint32_t *gone; // indices of known LASTING entries whose series went back
     size_t n_gone, cap_gone;
+    double scale; // of stats_changes_compare: what most functions use in side 1 / in side 0
 };
 
 // All of these allocate in arena, which the caller has under ARENA_TRY.

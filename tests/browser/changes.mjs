@@ -135,6 +135,33 @@ const pill = (page, label) => page.click(`.pills button:has-text('${label}')`);
   await close(page, "changes", [...TOKENS, "503"]);
 }
 {
+  // Two versions that ran at the same time: the server's answer with versions of the whole history.
+  const page = await enter("/changes?service=shop", "boss");
+  let side;
+  await page.route(/api\/v1\/changes\?/, async (route) => {
+    const answer = await (await route.fetch()).json();
+    for (const change of answer.changes) {
+      side = { from: change.baseline.from, until: change.comparison.until };
+      change.versions = { label: "version", before: "1.4", after: "1.5", part: 0.125 };
+      change.baseline = { ...side, labelSelector: '{service_name="shop", version="1.4"}' };
+      change.comparison = { ...side, labelSelector: '{service_name="shop", version="1.5"}' };
+    }
+    await route.fulfill({ json: answer });
+  });
+  await page.click("button:has-text('Refresh')");
+  await eventually(() => said(page, "shop"), (text) => text.includes("1.5 compared with 1.4 at the same time (12.5% of the profiles were of 1.5)"), "versions: which, and how much of the service");
+  check((await entry(page, "shop").locator(".when p").first().getAttribute("title")).startsWith("Both versions ran from"), "when both ran");
+  await shot(page, "changes-versions");
+  await page.click("a:has-text('Show diff')");
+  await page.waitForSelector(".rows tbody tr");
+  await idle(page);
+  check(param(page, "left_query") === '{service_name="shop", version="1.4"}' && param(page, "query") === '{service_name="shop", version="1.5"}', "the diff has a selector for each side", page.url());
+  check([["left_from", side.from], ["from", side.from], ["left_until", side.until], ["until", side.until]].every(([name, time]) => param(page, name) === String(time)), "and the same time on both", page.url());
+  check((await page.locator(".rows tbody tr[aria-selected]").innerText()).replace(/\n/g, "").startsWith(given.function), "and shows the function");
+  await page.unroute(/api\/v1\/changes\?/);
+  await close(page, "versions", TOKENS);
+}
+{
   // Deploys of a service are on its timeline: one that a label tells, and what somebody noted.
   const page = await enter(`/explore?query=${encodeURIComponent('{service_name="shop"}')}&from=${given.noted - 5 * TEN}&until=${given.noted + TEN}`, "boss");
   await page.waitForSelector(".timeline .marker", { state: "attached" });

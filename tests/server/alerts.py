@@ -242,9 +242,9 @@ def restarts(kiln, folder):
     make_database(s)
     s.stop()
     # Of the version before alerts.
-    change(folder, 'DROP TABLE alert')
-    change(folder, 'DROP INDEX change_open')
-    change(folder, 'PRAGMA user_version = 1')
+    for statement in ['DROP TABLE alert', 'DROP INDEX change_open', 'DROP TABLE version_window', 'DROP TABLE canary', 'PRAGMA user_version = 1',
+                      *(f'ALTER TABLE change DROP COLUMN version_{name}' for name in ('label', 'before', 'after', 'part'))]:
+        change(folder, statement)
     open_change(folder, 1, 'first')
     s.start()
     check('nobody listens', until(lambda: metric(s, 'kiln_alerts_failed_total') > 0), s.log_text()[-300:])
@@ -316,8 +316,8 @@ def bad_receivers(kiln, folder):
         open_change(folder, 1, 'of_' + tenant, tenant=tenant)
     open_change(folder, range(100, 1100), 'many_', service='wide')
     open_change(folder, 1, b'\xff\xfe{}"\n'.decode('latin-1') + 'x' * 70000)
-    change(folder, "INSERT INTO change SELECT 2, service, type, verdict, measured, CAST(x'66ff22c30a' AS TEXT), because, time, low, high, before, after, deviation, cost, q, marker_time,"
-           " CAST(x'fffe' AS TEXT), before_start, before_end, after_start, after_end, checked, found, gone, 0, '', '' FROM change WHERE id = 1")
+    open_change(folder, 2, '')
+    change(folder, "UPDATE change SET (function, marker) = (CAST(x'66ff22c30a' AS TEXT), CAST(x'fffe' AS TEXT)) WHERE id = 2")
     open_change(folder, 3, 'cheaper', cost=-1e9)
     reload(s, config)
     everything = {('anonymous', f'{i}') for i in [1, 2, 3, *range(100, 1100)]} | {('two', '1'), ('three', '1')}
@@ -446,9 +446,34 @@ def real_alertmanager(kiln, folder):
     return None
 
 
+def versions(kiln, folder):
+    """Of two versions that ran at the same time."""
+    receiver = Receiver()
+    s = Server(kiln, folder, config=f'external_url: https://kiln.example.com\nchanges: {{alerts: [{{url: "{receiver.url}/hook", format: webhook, interval: 10s}}]}}\n')
+    make_database(s)
+    start, end = (NOW - 7200) * 10**9, NOW * 10**9
+    open_change(folder, 1, 'hot', verdict=0, time=start, low=start, high=end, before_start=start, before_end=end, after_start=start, after_end=end)
+    change(folder, "UPDATE change SET verdict = 1, version_label = 'app.version', version_before = '1.4', version_after = '1.5 \"rc\"', version_part = 0.1")
+    wake(s)
+    check('the receiver gets it', until(receiver.taken), s.log_text()[-500:])
+    alert = receiver.taken()[0]['alerts'][0]
+    same('what it would cost', alert['annotations']['summary'], 'shop: hot costs +0.5 cores if all of it has app.version=1.5 "rc"')
+    same('which versions', alert['annotations']['versions'], 'app.version: 1.4 -> 1.5 "rc"')
+    check('compared at the same time', all(x in alert['annotations']['description'] for x in (
+        'hot takes 9', ' in app.version=1.5 "rc" and 5', ' in 1.4 at the same time', '10 % of the profiles')), alert['annotations'])
+    query = urllib.parse.parse_qs(urllib.parse.urlsplit(alert['generatorURL']).query)
+    same('the diff of both', (query['left_query'], query['query']), (['{service_name="shop", "app.version"="1.4"}'], ['{service_name="shop", "app.version"="1.5 \\"rc\\""}']))
+    same('at the same time', (query['left_from'], query['left_until']), (query['from'], query['until']))
+    c = json.loads(s.ask('GET', '/api/v1/changes').plain)['changes'][0]
+    same('as in the list', (c['versions'], c['baseline']['labelSelector'], c['comparison']['labelSelector']),
+         ({'label': 'app.version', 'before': '1.4', 'after': '1.5 "rc"', 'part': 0.1}, query['left_query'][0], query['query'][0]))
+    s.stop()
+    receiver.stop()
+
+
 def main(kiln):
     refusals(kiln)
     example()
-    for part in delivery, restarts, bad_receivers, damaged_database, real_alertmanager:
+    for part in delivery, restarts, versions, bad_receivers, damaged_database, real_alertmanager:
         with temporary() as folder:
             part(kiln, folder)

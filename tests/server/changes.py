@@ -278,7 +278,42 @@ def damaged(s, kiln, folder):
     same('without it', ask(s), (200, {'changes': [], **WATCH}))
 
 
+def canary(kiln, folder):
+    """Two versions at the same time are compared with each other, in a history that is too short for steps."""
+    s = Server(kiln, folder, config='limits: {past: 31d}\nchanges: {enabled: false}\n')
+    r = random.Random(5)
+    labels = lambda version, pod: {'__name__': 'process_cpu', 'service_name': 'shop', 'service_version': version, 'pod': pod}
+    series = [(labels(version, f'{version}-{pod}'), cpu_profile(hour(r, 0.09 if version == '1.5' else 0.05, 0.5), NOW - (30 - i) * HOUR + 60 + pod))
+              for i in range(30) for version, pods in (('1.4', 4), ('1.5', 1)) for pod in range(pods) if version == '1.4' or i >= 22]
+    for i in range(0, len(series), 50):
+        same('push', s.push(series[i:i + 50]).status, 200)
+    s.write('limits: {past: 31d}\nchanges: {enabled: true}\n')
+    s.process.send_signal(signal.SIGHUP)
+    check('it has looked', looked(s, folder, 'anonymous'), s.log_text()[-500:])
+    got = ask(s, {})[1]['changes']
+    same('one change', [(c['function'], c['verdict'], c['state']) for c in got], [('hot', 'lasting', 'open')])
+    c = got[0]
+    same('of two versions', c['versions'], {'label': 'service_version', 'before': '1.4', 'after': '1.5', 'part': 0.2})
+    start = (NOW - 8 * HOUR) * 1000
+    same('since which deploy', (c['deploy'], c['time']), ({'time': start, 'text': 'service_version=1.5'}, start))
+    check('how much', 1.4 < c['after'] / c['before'] < 2.1 and c['costUnit'] == 'cores', c)
+    end = c['baseline']['until']
+    check('until the last window', end in (NOW * 1000, (NOW - HOUR) * 1000), c)  # one is closed five minutes after its end
+    side = lambda version: {'from': start, 'until': end, 'labelSelector': '{service_name="shop", service_version="%s"}' % version}
+    same('the same time, another selector', (c['baseline'], c['comparison']), (side('1.4'), side('1.5')))
+    ticks = [s.json('SelectMergeStacktraces', {'profileTypeID': CPU, 'labelSelector': x['labelSelector'], 'start': x['from'], 'end': x['until'] - 1})['flamegraph']['total']
+             for x in (c['baseline'], c['comparison'])]
+    check('which can be asked', 3 < int(ticks[0]) / int(ticks[1]) < 5, ticks)
+    run = subprocess.run([kiln, 'query', 'changes', '--server', f'http://127.0.0.1:{s.port}'], capture_output=True, text=True)
+    check('kiln query changes', run.returncode == 0 and run.stdout.strip().endswith('hot  service_version=1.5 beside 1.4 (20 %)'), run)
+    same('the service is deleted', s.ask('POST', '/api/v1/services/delete', b'', JSON, query={'service_name': 'shop'}).status, 200)
+    same('with all that was noted', ask(s, {}, verdict='any')[1]['changes'], [])
+    s.stop()
+
+
 def main(kiln):
+    with temporary() as folder:
+        canary(kiln, folder)
     with temporary() as folder:
         windows(kiln, folder)
         odd_answer(kiln)

@@ -7,9 +7,14 @@ import { Notice, Popover } from "../ui";
 import { exactly, follow, go, href, type Params } from "../url";
 import { labelValues, typeOf } from "./querier";
 import { Refresh, useTick } from "./selection";
-import { formatSelector } from "./selector";
 import { type PageProps, Shell } from "./shell";
 import { ago, clock, formatCores } from "./timeline";
+
+interface Side {
+  from: number;
+  until: number;
+  labelSelector: string;
+}
 
 interface Change {
   id: string;
@@ -27,8 +32,9 @@ interface Change {
   costUnit: string;
   q: number;
   deploy?: { time: number; text: string };
-  baseline?: { from: number; until: number };
-  comparison?: { from: number; until: number };
+  versions?: { label: string; before: string; after: string; part: number }; // that ran at the same time; part: of the profiles, the new one's
+  baseline?: Side;
+  comparison?: Side;
   found: number;
   gone?: number;
   state: "open" | "acknowledged" | "muted" | "gone";
@@ -107,12 +113,13 @@ function stateOf({ state, marked, until, by, gone }: Change, now: number): strin
 
 // The diff of both sides, at times that stay.
 function diffOf(change: Change): Params | null {
-  const { serviceName, profileTypeID, function: name, baseline, comparison } = change;
+  const { profileTypeID, function: name, versions, baseline, comparison } = change;
   if (!baseline || !comparison) return null;
-  const query = formatSelector([{ name: "service_name", op: "=", value: serviceName }]);
+  // Versions have different numbers of pods, so only shares can be compared.
   return {
-    left_query: query, left_from: String(baseline.from), left_until: String(baseline.until), query, from: String(comparison.from), until: String(comparison.until),
-    type: profileTypeID, ...(name && { q: exactly(name) }), ...(!isRate(change) && { abs: "1" }),
+    left_query: baseline.labelSelector, left_from: String(baseline.from), left_until: String(baseline.until),
+    query: comparison.labelSelector, from: String(comparison.from), until: String(comparison.until),
+    type: profileTypeID, ...(name && { q: exactly(name) }), ...(!isRate(change) && !versions && { abs: "1" }),
   };
 }
 
@@ -162,7 +169,7 @@ function Reopen({ change, mark }: { change: Change; mark: Mark }) {
 }
 
 function Entry({ change, now, mark }: { change: Change; now: number; mark: Mark }) {
-  const { serviceName, measured, time, low, high, before, after, valueUnit, cost, costUnit, q, deploy, state, comment, found } = change;
+  const { serviceName, measured, time, low, high, before, after, valueUnit, cost, costUnit, q, deploy, versions, state, comment, found } = change;
   const more = cost > 0;
   const diff = diffOf(change);
   const type = typeName(change.profileTypeID);
@@ -177,9 +184,12 @@ function Entry({ change, now, mark }: { change: Change; now: number; mark: Mark 
         <h2 title={nameOf(change)}>{open(nameOf(change), { tabIndex: -1 }) ?? nameOf(change)}</h2>
         <p><b>{serviceName}</b> · {type}{measured === "total" && ", with what it calls"}</p>
         <p class="faint">{amount(before, valueUnit)} → {amount(after, valueUnit)}{valueUnit === "share" && ` of ${type}`}</p>
+        {versions && <p class="versions">
+          <b>{versions.after}</b> compared with <b>{versions.before}</b> at the same time ({formatPercent(versions.part)} of the profiles were of {versions.after}); the cost is that of the whole service with {versions.after}
+        </p>}
       </div>
       <div class="when">
-        <p title={`Between ${moment(low)} and ${moment(high)} (95 % interval); found ${moment(found)}`}>
+        <p title={versions ? `Both versions ran from ${moment(low)} to ${moment(high)}; found ${moment(found)}` : `Between ${moment(low)} and ${moment(high)} (95 % interval); found ${moment(found)}`}>
           since <time dateTime={new Date(time).toISOString()}><b>{moment(time)}</b></time>, {ago(now - time)}
         </p>
         <p class={deploy ? "" : "faint"} title={deploy && `Deployed ${moment(deploy.time)}`}>{deploy ? <>deploy <b>{deploy.text}</b></> : "no deploy at that time"}</p>
@@ -221,7 +231,7 @@ function Quiet({ found: { window, lasting }, service, state }: { found: Found; s
   return (
     <Notice title={`No changes${service && ` of ${service}`}${state === "any" ? "" : ` are ${state}`}`} actions={actions}>
       The server watches the total of every service and profile type, and the share of its functions, in windows of {length(window)}. A change is listed once it has lasted {length(lasting)},
-      or {length((lasting * 2) / 3)} if it began at a deploy, and the service has {history}.
+      or {length((lasting * 2) / 3)} if it began at a deploy, and the service has {history}. Versions that run at the same time are compared with each other after {length(2 * window)}.
     </Notice>
   );
 }
