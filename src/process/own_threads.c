@@ -115,8 +115,11 @@ bool own_thread_unshare_files(int keep)
 
 static void *own_thread_main(void *context)
 {
-    struct start *given = context, start = *given;
-    atomic_store(&given->taken, false);
+    struct start *given = context;
+    void *(*run)(void *) = given->run;
+    void *run_context = given->context;
+    unsigned flags = given->flags;
+    atomic_store(&given->taken, false); // another thread may use the entry from here on
     // A thread inherits traps from the one that starts it.
     floating_hold();
     own_thread_is_caller = true;
@@ -127,9 +130,9 @@ static void *own_thread_main(void *context)
     // threads.
     if (!atomic_load(&own.blocks_sigprof))
         own_thread_set_mask(SIG_UNBLOCK, &sigprof, NULL);
-    if (start.flags & OWN_THREAD_FILES)
+    if (flags & OWN_THREAD_FILES)
         own_thread_unshare_files(-1);
-    void *result = start.run(start.context);
+    void *result = run(run_context);
     unregister_own_thread();
     return result;
 }
