@@ -113,6 +113,16 @@ def until(condition, seconds=10):
     return condition()
 
 
+def settled(read):
+    """A value that stays the same for half a second: a joined thread is listed in /proc for a moment longer."""
+    value, since = read(), time.time()
+    while time.time() - since < 0.5:
+        time.sleep(0.05)
+        if (now := read()) != value:
+            value, since = now, time.time()
+    return value
+
+
 def finish():
     print(f'{passed} passed, {failed} failed')
     sys.exit(failed > 0)
