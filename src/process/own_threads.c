@@ -37,7 +37,7 @@ static struct {
     _Atomic(void (*)(void)) wakers[MOST_WAKERS];
 } own;
 
-__thread bool own_thread_is_caller;
+__thread bool own_thread_is_caller, own_thread_has_files;
 
 static const uint64_t sigprof = UINT64_C(1) << (SIGPROF - 1);
 
@@ -101,6 +101,7 @@ bool own_thread_unshare_files(int keep)
     // With an open-ended range, the kernel copies only the descriptors below it.
     if (syscall(SYS_close_range, keep + 1, ~0u, CLOSE_RANGE_UNSHARE))
         return false;
+    own_thread_has_files = true;
     if (keep > 0)
         syscall(SYS_close_range, 0, keep - 1, 0);
     // Third-party code that we call may write to standard error, so keep descriptors 0 to 2 in use.

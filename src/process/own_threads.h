@@ -15,6 +15,8 @@
 
 // Whether the calling thread is one of ours. It must not handle signals sent to the program.
 extern __thread bool own_thread_is_caller INITIAL_EXEC;
+// Whether the calling thread has its own descriptor table.
+extern __thread bool own_thread_has_files INITIAL_EXEC;
 
 enum own_thread_flags {
     OWN_THREAD_DETACHED = 1, // nobody joins the thread

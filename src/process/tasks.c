@@ -4,6 +4,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/attributes.h"
+#include "process/own_threads.h"
+
 struct directory_entry {
     uint64_t inode;
     int64_t offset;
@@ -12,19 +15,41 @@ struct directory_entry {
     char name[];
 };
 
+// The kernel creates an inode for each thread that it lists, which takes microseconds, and lets
+// nothing else run on the CPU meanwhile. So with pauses, a call lists eight threads.
+enum { ENTRY = 32, PAUSED_LIST = 8 * ENTRY, WHOLE_LIST = 32 * ENTRY };
+
+// The list that this thread reads, where it can stay open. In a new descriptor the kernel steps
+// over all threads before the position first: milliseconds, with tens of thousands of threads.
+static __thread int kept_list INITIAL_EXEC = -1;
+
+static int open_task_list(int64_t position)
+{
+    int fd = kept_list;
+    if (fd < 0)
+        fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/task",
+                          O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && syscall(SYS_lseek, fd, 0L, SEEK_CUR) != position)
+        syscall(SYS_lseek, fd, position, SEEK_SET);
+    return fd;
+}
+
+static void close_task_list(int fd, bool finished)
+{
+    kept_list = finished || !own_thread_has_files ? -1 : fd;
+    if (kept_list < 0)
+        syscall(SYS_close, fd);
+}
+
 bool process_list_tasks(int64_t *position, void (*visit)(void *context, pid_t tid),
                         bool (*more)(void *context), void *context)
 {
-    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_task_list(*position);
     if (fd < 0)
         return false;
-    if (*position)
-        syscall(SYS_lseek, fd, *position, SEEK_SET);
-    // Space for about thirty threads: the kernel creates an inode for each, which takes
-    // microseconds.
-    _Alignas(8) char buffer[1024];
+    _Alignas(8) char buffer[WHOLE_LIST];
     long n;
-    while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
+    while ((n = syscall(SYS_getdents64, fd, buffer, more ? PAUSED_LIST : WHOLE_LIST)) > 0) {
         for (long at = 0; at < n;) {
             const struct directory_entry *entry = (const struct directory_entry *)(buffer + at);
             pid_t tid = 0;
@@ -40,6 +65,6 @@ bool process_list_tasks(int64_t *position, void (*visit)(void *context, pid_t ti
     }
     if (n <= 0)
         *position = 0;
-    syscall(SYS_close, fd);
+    close_task_list(fd, n <= 0);
     return true;
 }
