@@ -173,7 +173,7 @@ CASES = [
     Case('main_thread_ends', '0', '3', modes=THREADS + ('heap',)),
     Case('main_thread_ends', '1', modes=EVERY, always=('push',)),
     # pthread_exit loads libgcc_s, which must be there in time.
-    Case('main_ends_alone', 'descriptors', 'signals', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s']),
+    Case('main_ends_alone', 'descriptors', 'signals', 'confined', 'denied', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s']),
     Case('main_ends_alone', 'stopped', modes=LINKED, always=('static',)),
     Case('main_ends_alone', 'chroot', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s'], skip=only_root),
     Case('kernel_worker', modes=THREADS + ('heap',), skip=lacks_io_uring),
