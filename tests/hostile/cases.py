@@ -266,7 +266,7 @@ CASES = [
     Case('bare_clone', modes=THREADS),
     Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', skip=only_on('x86_64')),
     Case('own_allocator'),
-    Case('own_functions', modes=THREADS + ('heap',)),
+    Case('own_functions', modes=THREADS + ('heap',), always=('profiled', 'shared'), flags=['-rdynamic']),
     Case('loader_error', modes=EVERY),
     Case('signal_actions'),
     Case('hidden_headers', 'unmap', 'protect'),
