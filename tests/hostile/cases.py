@@ -303,7 +303,7 @@ CASES = [
          repeat=2),
 
     # --- the malloc hooks ---
-    Case('floating_point', 'flags', 'traps', modes=EVERY, flags=['-lm']),
+    Case('floating_point', 'flags', 'traps', modes=EVERY, always=('static',), flags=['-lm']),
     Case('threads_and_descriptors', modes=('profiled', 'heap', 'run'), always=('heap',)),
     # As small_stack_jumps.
     Case('allocating_coroutines', '1024', '2048', flags=['-Wl,-z,now'], modes=('profiled', 'heap', 'run'), always=('profiled',)),
