@@ -212,13 +212,13 @@ static void walk(void *context)
                         &w->s->cache, &w->why);
 }
 
-// A walk takes more of the stack than malloc does. A coroutine may not have as much, nor the end of
-// the thread's own stack.
+// A walk needs more stack than malloc does. A coroutine may not have that much, nor the end of the
+// thread's own stack. While the bounds are unknown, the stack may be a coroutine's.
 static bool lacks_room(void)
 {
     enum { ROOM = 4096 };
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    return heap_self.stack_hi && (here < heap_self.stack_lo + ROOM || here >= heap_self.stack_hi);
+    return here < heap_self.stack_lo + ROOM || here >= heap_self.stack_hi;
 }
 
 static void walk_elsewhere(struct heap_walk *w)

@@ -307,6 +307,7 @@ CASES = [
     Case('threads_and_descriptors', modes=('profiled', 'heap', 'run'), always=('heap',)),
     # As small_stack_jumps.
     Case('allocating_coroutines', '1024', '2048', flags=['-Wl,-z,now'], modes=('profiled', 'heap', 'run'), always=('profiled',)),
+    Case('allocating_coroutines', '1024 late', flags=['-Wl,-z,now'], modes=LINKED),
     Case('fork_in_hook', 'malloc', 'exit', modes=('profiled', 'heap', 'run'), repeat=2),
 
     # --- the C interface ---
