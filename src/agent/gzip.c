@@ -1,16 +1,28 @@
 #include "agent/gzip.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <zlib.h>
 
+static void write_word(struct out *out, uint32_t word)
+{
+    unsigned char bytes[] = {word & 0xff, word >> 8 & 0xff, word >> 16 & 0xff, word >> 24};
+    out_write(out, bytes, sizeof bytes);
+}
+
+// Writes the header and the checksum itself: zlib calls its own crc32 by name for them, and a
+// program may export another function of that name.
 int gzip_write(struct out *out, const void *data, size_t n, struct err *e)
 {
+    static const unsigned char header[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
     z_stream z = {0};
-    if (deflateInit2(&z, 3, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    if (deflateInit2(&z, 3, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return err_set(e, "no memory to compress a profile");
     unsigned char buffer[16384];
     const unsigned char *p = data;
+    uint32_t crc = (uint32_t)crc32_z(0, data, n), size = (uint32_t)n;
     int state = Z_OK;
+    out_write(out, header, sizeof header);
     while (state != Z_STREAM_END) {
         if (z.avail_in == 0) {
             size_t part = n < 1u << 30 ? n : 1u << 30;
@@ -25,6 +37,8 @@ int gzip_write(struct out *out, const void *data, size_t n, struct err *e)
         out_write(out, buffer, sizeof buffer - z.avail_out);
     }
     deflateEnd(&z);
+    write_word(out, crc);
+    write_word(out, size);
     return 0;
 }
 

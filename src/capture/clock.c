@@ -11,6 +11,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "process/sandbox.h"
+
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
@@ -151,6 +153,8 @@ static void close_perf(struct capture_thread *t)
 
 int clock_check_perf(struct err *e)
 {
+    sandbox_expect_call(SYS_perf_event_open);
+    sandbox_expect_call(SYS_ioctl);
     int fd = open_event(0, true);
     if (fd >= 0)
         return close(fd);

@@ -10,6 +10,7 @@
 #include "base/attributes.h"
 #include "capture/other_stack.h"
 #include "capture/thread.h"
+#include "process/call.h"
 #include "process/floating.h"
 #include "process/maps.h"
 #include "process/sandbox.h"
@@ -25,6 +26,7 @@ EXPORT __thread uint64_t kiln_heap_left INITIAL_EXEC;
 static __thread struct {
     uint64_t random, mean; // mean: the interval that the current gap was drawn with
     uintptr_t stack_lo, stack_hi;
+    uint32_t grows;    // it is the main thread's stack, of which stack_lo was the end once
     uint32_t is_event; // the gap ends with a sample, not only with a check
     uint32_t own;      // nesting of capture_heap_enter
     uint32_t busy;     // hooks that the thread is in; more than one only in a signal handler
@@ -155,6 +157,7 @@ static bool check_stack_mapping(void *context, const struct process_mapping *m)
         uintptr_t least = pointer - THREAD_LEAST_STACK;
         heap_self.stack_lo = first_thread || least < m->start ? m->start : least;
         heap_self.stack_hi = first_thread ? m->end : pointer;
+        heap_self.grows = first_thread;
     }
     return !heap_self.stack_hi;
 }
@@ -196,6 +199,18 @@ static size_t drop_leaf(uintptr_t *pcs, size_t n, const void *caller)
     return n;
 }
 
+// Extends the bounds of the main thread's stack to the page in use. The kernel keeps mmap at least
+// 128 MiB away from that stack, so nearby addresses belong to it if all pages between are mapped.
+static void follow_main_stack(void)
+{
+    enum { PAGE = 4096, FURTHEST = 64 << 20 };
+    uintptr_t page = (uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)(PAGE - 1);
+    uintptr_t grown = heap_self.stack_lo - page;
+    if (heap_self.grows && page < heap_self.stack_lo && grown <= FURTHEST &&
+        process_readable(page, grown))
+        heap_self.stack_lo = page;
+}
+
 struct heap_walk {
     struct heap_scratch *s;
     const struct unwind_snapshot *snapshot;
@@ -212,13 +227,13 @@ static void walk(void *context)
                         &w->s->cache, &w->why);
 }
 
-// A walk takes more of the stack than malloc does. A coroutine may not have as much, nor the end of
-// the thread's own stack.
+// A walk needs more stack than malloc does. A coroutine may not have that much, nor the end of the
+// thread's own stack. While the bounds are unknown, the stack may be a coroutine's.
 static bool lacks_room(void)
 {
     enum { ROOM = 4096 };
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    return heap_self.stack_hi && (here < heap_self.stack_lo + ROOM || here >= heap_self.stack_hi);
+    return here < heap_self.stack_lo + ROOM || here >= heap_self.stack_hi;
 }
 
 static void walk_elsewhere(struct heap_walk *w)
@@ -239,6 +254,8 @@ static uint32_t record_allocation_stack(const void *caller)
     bool confined = sandbox_scope() != SANDBOX_FREE;
     if (!confined && !heap_self.stack_hi && ++heap_self.samples == STACK_LOOKUP_SAMPLES)
         look_up_own_stack(s);
+    if (!confined)
+        follow_main_stack();
     const struct unwind_snapshot *snapshot =
         atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
     struct heap_walk w = {s, snapshot, confined, 0, UNWIND_END_TRUNCATED};

@@ -280,6 +280,18 @@ static void find_program_thread(void *context, pid_t tid)
             tid != (pid_t)syscall(SYS_getpid) && !own_thread_is(tid) && !is_kernel_worker(tid);
 }
 
+// Returns whether the process has such a thread, and true if the kernel does not tell: a seccomp
+// filter may return an error for tgkill. Clocks of threads are valid in their own process only.
+static bool has_thread(pid_t pid, pid_t tid)
+{
+    struct timespec now;
+    long result = process_call(SYS_tgkill, pid, tid, 0, 0, 0, 0);
+    if (result == 0 || result == -ESRCH)
+        return result == 0;
+    return process_call(SYS_clock_gettime, process_thread_clock(tid), (long)&now, 0, 0, 0, 0) !=
+           -EINVAL;
+}
+
 // Without /proc (after chroot, without descriptors): asks for every id that a thread may have,
 // which takes some tenths of a second. As long as the thread that was found lives, it is asked for
 // alone.
@@ -289,7 +301,7 @@ static bool finds_others_by_id(pid_t pid)
     static pid_t found = 1;
     for (pid_t i = 0; i < MOST_IDS; i++) {
         pid_t tid = 1 + (found - 1 + i) % MOST_IDS;
-        if (tid == pid || process_call(SYS_tgkill, pid, tid, 0, 0, 0, 0) || own_thread_is(tid))
+        if (tid == pid || !has_thread(pid, tid) || own_thread_is(tid))
             continue;
         found = tid;
         return true;
@@ -319,16 +331,27 @@ static void exit_by_signal(int signal)
     own_thread_set_mask(SIG_SETMASK, &none, NULL);
 }
 
+// Turns the caller into a thread of the program: it runs the program's exit handlers, so signals
+// reach it, and parking does not wait for it.
+static void become_program_thread(void)
+{
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+    uint64_t none = 0;
+    for (int i = 0; i < MOST_THREADS; i++) {
+        pid_t mine = tid;
+        atomic_compare_exchange_strong(&own.tids[i], &mine, 0);
+    }
+    own_thread_is_caller = false;
+    own_thread_set_mask(SIG_SETMASK, &none, NULL);
+}
+
 // libc runs exit handlers when the last thread ends. If the main thread ended by a bare system call
 // with a nonzero code, or was killed, the kernel ends the process with that status and runs no
 // handlers.
 _Noreturn void own_thread_end_process(int status)
 {
     if (status == 0) {
-        // Exit handlers are the program's: signals reach them as they reach its threads.
-        uint64_t none = 0;
-        own_thread_is_caller = false;
-        own_thread_set_mask(SIG_SETMASK, &none, NULL);
+        become_program_thread();
         exit(0);
     }
     process_before_end();

@@ -83,6 +83,8 @@ static const uint32_t our_calls[] = {
     SYS_rseq,
     SYS_sched_getaffinity,
     SYS_getrandom,
+    SYS_faccessat,
+    SYS_uname,
 #if defined(__x86_64__)
     SYS_arch_prctl,
     SYS_open,
@@ -91,6 +93,18 @@ static const uint32_t our_calls[] = {
     SYS_poll,
 #endif
 };
+
+// Calls that only some configurations make (sandbox_expect_call). 0: unused.
+static _Atomic uint32_t expected_calls[16];
+
+void sandbox_expect_call(uint32_t call)
+{
+    for (size_t i = 0; i < sizeof expected_calls / sizeof *expected_calls; i++) {
+        uint32_t unused = 0;
+        if (atomic_compare_exchange_strong(&expected_calls[i], &unused, call) || unused == call)
+            return;
+    }
+}
 
 // An error from these ends a wait at once: our threads would spin, and libc aborts if futex fails.
 static const uint32_t waiting_calls[] = {
@@ -280,6 +294,10 @@ void sandbox_evaluate_filter(const struct sandbox_instruction *program, size_t n
     };
     for (size_t i = 0; i < sizeof our_calls / sizeof *our_calls && !verdict->kills_calls; i++)
         verdict->kills_calls = filter_kills(program, n, our_calls[i]);
+    for (size_t i = 0; i < sizeof expected_calls / sizeof *expected_calls; i++) {
+        uint32_t call = atomic_load(&expected_calls[i]);
+        verdict->kills_calls |= call && filter_kills(program, n, call);
+    }
     for (size_t i = 0; i < sizeof leaving_calls / sizeof *leaving_calls; i++)
         verdict->kills_leaving |= filter_kills(program, n, leaving_calls[i]);
 }

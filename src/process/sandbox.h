@@ -25,6 +25,9 @@ struct sandbox_instruction { // same layout as struct sock_filter
 };
 void sandbox_evaluate_filter(const struct sandbox_instruction *program, size_t n,
                              struct sandbox_verdict *verdict);
+// Adds a system call that the profiler will make in its current configuration: from now on, a
+// filter that kills on it is fatal. The calls of every configuration are known.
+void sandbox_expect_call(uint32_t call);
 
 enum sandbox_scope {
     SANDBOX_FREE,

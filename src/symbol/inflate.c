@@ -132,11 +132,11 @@ bool inflate_xz(struct bytes in, size_t limit, struct bytes *out, unsigned flags
 
 uint32_t inflate_crc32(struct bytes b)
 {
-    uLong crc = crc32(0, NULL, 0);
+    uLong crc = 0; // crc32_z: a program may export another function called crc32
     uint8_t *piece = b.view ? malloc(PIECE_BYTES) : NULL;
     struct bytes next;
     while ((!b.view || piece) && b.n && (next = next_input_piece(&b, piece)).n)
-        crc = crc32(crc, next.p, (uInt)next.n);
+        crc = crc32_z(crc, next.p, next.n);
     free(piece);
     return (uint32_t)crc;
 }

@@ -1,19 +1,45 @@
 // A coroutine with a stack of a few kilobytes and no guard allocates. What lies below its stack
-// must not change: a hook that unwinds there needs more than malloc does.
+// must not change: a hook that unwinds there needs more than malloc does. "late": another thread
+// switches sampling on, so the profiler does not know the stack of this one.
 #include "hostile.h"
 
+#include <pthread.h>
 #include <ucontext.h>
+
+#ifdef KILN_LINKED
+#include <kiln/heap.h>
+#endif
 
 enum { STEPS = 2000 };
 
 static ucontext_t here, there;
 static volatile int steps;
 
+static void allocate(void)
+{
+    void *volatile object = malloc(3000);
+#ifdef KILN_LINKED
+    kiln_heap_allocated(object, 3000);
+    kiln_heap_freed(object);
+#endif
+    free(object);
+}
+
+static void *activate(void *context)
+{
+#ifdef KILN_LINKED
+    struct kiln_error error;
+    kiln_heap_allocated(&error, 1 << 20); // there is an allocator with hooks
+    if (kiln_heap_set_interval(4096, &error) || kiln_heap_activate(&error))
+        fprintf(stderr, "kiln: %s\n", error.message);
+#endif
+    return context;
+}
+
 static void body(void)
 {
     for (;;) {
-        void *volatile object = malloc(3000);
-        free(object);
+        allocate();
         steps++;
         swapcontext(&there, &here);
     }
@@ -21,11 +47,15 @@ static void body(void)
 
 int main(int argc, char **argv)
 {
-    require(argc == 2, "an argument");
+    require(argc >= 2, "an argument");
     size_t size = strtoul(argv[1], NULL, 10);
     hostile_begin();
-    void *volatile first = malloc(3000); // malloc sets itself up on a large stack
-    free(first);
+    allocate(); // malloc sets itself up on a large stack
+    if (argc > 2) {
+        pthread_t thread;
+        require(pthread_create(&thread, NULL, activate, NULL) == 0, "pthread_create");
+        pthread_join(thread, NULL);
+    }
     char *memory = malloc(4 * size);
     memset(memory, 0x5a, 4 * size);
     getcontext(&there);

@@ -4,6 +4,7 @@ import os
 import re
 import resource
 import signal
+import struct
 import subprocess
 
 import scenarios
@@ -78,6 +79,17 @@ def lacks_userfaultfd():
     fd = ctypes.CDLL(None, use_errno=True).syscall(number, os.O_CLOEXEC)
     if fd < 0:
         return f'userfaultfd: {os.strerror(ctypes.get_errno())}'
+    os.close(fd)
+    return None
+
+
+def lacks_perf():
+    attributes = ctypes.create_string_buffer(128)
+    struct.pack_into('IIQQ', attributes, 0, 1, 128, 1, 10000000)  # software, task clock
+    attributes[40] = 0x61  # disabled, exclude_kernel, exclude_hv
+    fd = ctypes.CDLL(None, use_errno=True).syscall({'x86_64': 298}.get(os.uname().machine, 241), attributes, 0, -1, -1, 0)
+    if fd < 0:
+        return f'perf_event_open: {os.strerror(ctypes.get_errno())}'
     os.close(fd)
     return None
 
@@ -173,7 +185,7 @@ CASES = [
     Case('main_thread_ends', '0', '3', modes=THREADS + ('heap',)),
     Case('main_thread_ends', '1', modes=EVERY, always=('push',)),
     # pthread_exit loads libgcc_s, which must be there in time.
-    Case('main_ends_alone', 'descriptors', 'signals', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s']),
+    Case('main_ends_alone', 'descriptors', 'signals', 'confined', 'denied', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s']),
     Case('main_ends_alone', 'stopped', modes=LINKED, always=('static',)),
     Case('main_ends_alone', 'chroot', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s'], skip=only_root),
     Case('kernel_worker', modes=THREADS + ('heap',), skip=lacks_io_uring),
@@ -201,6 +213,11 @@ CASES = [
     Case('seccomp_main_ended', 'cfi prctl', 'heap prctl', 'cfi tsync', modes=USUAL + ('heap', 'listen'), status=4),
     Case('seccomp_denies', 'prlimit64 all', 'rt_sigpending all', 'timer_gettime all', 'getdents64 one', 'mremap all', 'rename all',
          modes=USUAL + ('heap', 'listen'), status=4),
+    Case('seccomp_denies', 'unlinkat all', modes=USUAL + ('listen',), always=('listen',), status=4),
+    Case('seccomp_denies', 'faccessat all', modes=USUAL + ('push',), always=('push',), status=4),
+    Case('seccomp_denies', 'clone3 all', modes=USUAL + ('listen', 'heap'), always=('profiled',), status=4),
+    Case('seccomp_denies', 'perf_event_open all', 'ioctl all', modes=('profiled', 'listen'), environment={'KILN_CLOCK': 'perf'},
+         skip=lacks_perf, status=4),
     Case('seccomp_process', 'cfi', 'no_cfi', 'heap', modes=USUAL + ('heap',), status=4),
     # Not static: libkiln.a stands in for no function of libc and cannot know of the filter.
     Case('seccomp_all', '0 kill sigreturn', '1 kill sigreturn', '5 kill sigreturn', '50 kill sigreturn',
@@ -249,7 +266,7 @@ CASES = [
     Case('bare_clone', modes=THREADS),
     Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', skip=only_on('x86_64')),
     Case('own_allocator'),
-    Case('own_functions', modes=THREADS + ('heap',)),
+    Case('own_functions', modes=THREADS + ('heap',), always=('profiled', 'shared'), flags=['-rdynamic']),
     Case('loader_error', modes=EVERY),
     Case('signal_actions'),
     Case('hidden_headers', 'unmap', 'protect'),
@@ -286,10 +303,12 @@ CASES = [
          repeat=2),
 
     # --- the malloc hooks ---
-    Case('floating_point', 'flags', 'traps', modes=EVERY, flags=['-lm']),
+    Case('floating_point', 'flags', 'traps', modes=EVERY, always=('static',), flags=['-lm']),
     Case('threads_and_descriptors', modes=('profiled', 'heap', 'run'), always=('heap',)),
     # As small_stack_jumps.
     Case('allocating_coroutines', '1024', '2048', flags=['-Wl,-z,now'], modes=('profiled', 'heap', 'run'), always=('profiled',)),
+    Case('allocating_coroutines', '1024 late', flags=['-Wl,-z,now'], modes=LINKED),
+    Case('deep_allocations', modes=('profiled', 'heap', 'run'), always=('heap',)),
     Case('fork_in_hook', 'malloc', 'exit', modes=('profiled', 'heap', 'run'), repeat=2),
 
     # --- the C interface ---

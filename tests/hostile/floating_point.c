@@ -1,7 +1,9 @@
 // Floating-point exceptions are the program's: malloc raises no flags, and if the program has
-// enabled traps, neither its allocations nor threads that are started meanwhile may trap.
+// enabled traps, neither its allocations nor threads that are started meanwhile nor calls of
+// libkiln may trap.
 #include "hostile.h"
 
+#include <fcntl.h>
 #include <fenv.h>
 #include <pthread.h>
 
@@ -37,6 +39,14 @@ int main(int argc, char **argv)
     pthread_t thread;
     require(pthread_create(&thread, NULL, work, NULL) == 0, "pthread_create");
     pthread_join(thread, NULL);
+#ifdef KILN_LINKED
+    struct kiln_error error;
+    struct kiln_output output = {.size = sizeof output, .format = KILN_SVG};
+    int window = kiln_window_begin(&error);
+    spin(100000000);
+    if (window < 0 || kiln_window_write_as(window, open("/dev/null", O_WRONLY), &output, &error))
+        fprintf(stderr, "kiln: %s\n", error.message);
+#endif
     say("done\n");
     return 0;
 }

@@ -1,7 +1,9 @@
 // A program may have functions of its own by names that C does not reserve: read, close, poll and
 // so on. libc does not call them, and no library that was loaded beside it may.
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,6 +51,12 @@ OWN(stat)
 OWN(unlink)
 OWN(write)
 
+// The name of a function of zlib, which calls it by that name to write gzip.
+uint32_t crc32(const unsigned char *p, size_t n)
+{
+    abort();
+}
+
 static void *work(void *context)
 {
     for (volatile long i = 0; i < 30000000; i++)
@@ -65,7 +73,8 @@ int main(void)
 #ifdef KILN_LINKED
     struct kiln_error error;
     struct kiln_options options = {.size = sizeof options, .frequency = 1000};
-    if (kiln_start(&options, &error) || kiln_window_begin(&error) < 0)
+    int window = -1;
+    if (kiln_start(&options, &error) || (window = kiln_window_begin(&error)) < 0)
         fprintf(stderr, "kiln: %s\n", error.message);
 #endif
     for (int i = 0; i < 5; i++) {
@@ -75,6 +84,10 @@ int main(void)
     }
     for (volatile long i = 0; i < 300000000; i++)
         ;
+#ifdef KILN_LINKED
+    if (kiln_window_write(window, creat("/dev/null", 0600), &error))
+        fprintf(stderr, "kiln: %s\n", error.message);
+#endif
     printf("nobody called the program's functions: %s\n", calls ? last : "yes");
     return 0;
 }

@@ -265,7 +265,7 @@ def clock_set_back(place, directory):
 
 
 def relative_paths(place, directory):
-    """Row 18: a relative KILN_OUTPUT and a library loaded by a relative path, then chdir."""
+    """Row 18: a relative KILN_OUTPUT and a library loaded by a relative path, then chdir. The same for libkiln.so and exec."""
     shutil.copy(place.compile('plugin_busy.c', 'plugin'), os.path.join(directory, 'busy.so'))
     result = run(place, [place.compile('change_directory.c'), './busy.so'], directory,
                  preloaded(place, KILN_OUTPUT='relative.pb.gz'))
@@ -276,6 +276,10 @@ def relative_paths(place, directory):
     if found:
         seconds = seconds_in(place, found[0], 'work_in_library')
         yield 'names of the library', None if seconds > 0.05 else 'work_in_library has no name in the profile'
+    shutil.copy(place.libkiln, os.path.join(directory, 'libkiln.so'))
+    result = run(place, ['/bin/sh', '-c', 'cd / && exec /bin/echo done'], directory,
+                 clean_environment(LD_PRELOAD='./libkiln.so', KILN_OUTPUT='executed.pb.gz'))
+    yield 'exec', differs(result, 'done\n') or (f'stderr: {result.errors.strip()[:200]}' if result.errors.strip() else None)
 
 
 def child_environment(place, directory):

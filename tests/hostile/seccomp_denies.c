@@ -12,6 +12,9 @@ static const struct {
     {"prlimit64", SYS_prlimit64},   {"rt_sigpending", SYS_rt_sigpending},
     {"getdents64", SYS_getdents64}, {"timer_gettime", SYS_timer_gettime},
     {"mremap", SYS_mremap},         {"rename", SYS_renameat2},
+    {"unlinkat", SYS_unlinkat},     {"faccessat", SYS_faccessat},
+    {"ioctl", SYS_ioctl},           {"perf_event_open", SYS_perf_event_open},
+    {"clone3", SYS_clone3},
 };
 
 static void deny(int number, bool all)
@@ -43,7 +46,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (is(argv[1], calls[i].name))
             deny(calls[i].number, is(argv[2], "all"));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4 && !is(argv[1], "clone3"); i++) {
         pthread_t thread;
         require(pthread_create(&thread, NULL, work, NULL) == 0, "pthread_create");
         pthread_join(thread, NULL);

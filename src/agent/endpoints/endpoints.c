@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/endpoints/endpoint.h"
@@ -291,6 +292,8 @@ static int start_endpoints_locked(const char *address, const char *token, struct
         return err_set(e, "a token has 1 to %d bytes", TOKEN_MAX);
     if (listener_open(&listener, address, e))
         return -1;
+    if (*listener.path)
+        sandbox_expect_call(SYS_unlinkat); // at the end
     snprintf(serving.token, sizeof serving.token, "%s", token ? token : "");
     serving.listener = listener;
     serving.pid = getpid();

@@ -230,6 +230,7 @@ static void write_everything(void)
         return;
     }
     write_profile_file(preloaded.output, write_preload_window);
+    capture_heap_stop(); // otherwise kiln_stop starts a thread for it
     kiln_stop();
 }
 

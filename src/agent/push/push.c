@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "agent/agent.h"
@@ -12,6 +13,7 @@
 #include "process/clock.h"
 #include "process/own_threads.h"
 #include "process/process.h"
+#include "process/sandbox.h"
 
 enum {
     DEFAULT_SECONDS = 10,
@@ -176,6 +178,11 @@ static void push_wake_to_park(void)
 
 static int start_push_threads(const struct kiln_push_options *o, struct err *e)
 {
+    // libc resolves the host's name by these.
+    static const uint32_t resolver_calls[] = {SYS_sendmmsg, SYS_recvmsg, SYS_bind, SYS_getsockname,
+                                              SYS_ioctl};
+    for (size_t i = 0; i < sizeof resolver_calls / sizeof *resolver_calls; i++)
+        sandbox_expect_call(resolver_calls[i]);
     // Initialize it each time: in a child of fork it would still contain waiters of the parent.
     process_condition_init(&push.stop);
     own_threads_on_park(push_wake_to_park);
