@@ -99,13 +99,6 @@ static bool is_due(const struct canary *k, const struct run *run)
 
 // --- entries ---
 
-static struct str version_text(const struct changes_versions *v, struct str value,
-                               struct arena *arena)
-{
-    return str_from(
-        arena_printf(arena, "%.*s=%.*s", (int)v->label.n, v->label.p, (int)value.n, value.p));
-}
-
 // The last run of the deploy that an entry is about.
 static const struct run *run_of(const struct canary *k, const struct stats_entry *e,
                                 const struct run_version *before, const struct run_version *after)
@@ -126,8 +119,10 @@ static int update_entry(struct canary *k, const struct stats_entry *e,
 {
     struct look *l = k->look;
     const struct changes_versions *v = &known->versions;
-    const struct run_version *before = runs_version(&k->runs, version_text(v, v->before, arena));
-    const struct run_version *after = runs_version(&k->runs, version_text(v, v->after, arena));
+    const struct run_version *before =
+        runs_version(&k->runs, deploys_text(v->label, v->before, arena));
+    const struct run_version *after =
+        runs_version(&k->runs, deploys_text(v->label, v->after, arena));
     const struct run *run = run_of(k, e, before, after);
     bool may_go = known->verdict == STATS_LASTING || known->verdict == STATS_SHIFT;
     bool taken_back = runs_taken_back(l, before, after);

@@ -132,6 +132,8 @@ struct str deploys_label(const struct changes_options *options, const struct sto
                          size_t n);
 // Empty: the series does not have it.
 struct str deploys_value(const struct store_series *series, struct str label);
+// label=value
+struct str deploys_text(struct str label, struct str value, struct arena *arena);
 
 // --- versions that run at the same time ---
 
