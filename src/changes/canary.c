@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "changes/runs.h"
+#include "stats/distribution.h"
 
 enum {
     LEAST = 2,      // windows, one after the other
@@ -271,13 +272,19 @@ static bool is_confirmed(struct stats_functions *f, const struct stats_entry *e)
 // --- a comparison ---
 
 // Work that does not depend on requests takes a larger share of pods with fewer of them. A change
-// must be more than that. load: of a profile of the new version / of the old one.
-static bool is_due_to_load(double load, const struct stats_entry *e)
+// must be more than that, by more than noise: of work that does not depend on requests at all, that
+// is all that differs. load: of a profile of the new version / of the old one.
+static bool is_due_to_load(const struct stats_report *report, double load, double level,
+                           const struct stats_entry *e)
 {
-    double fixed = load > 0 && isfinite(load) ? e->before / load : e->before;
-    double beyond = e->after > e->before ? e->after - fmax(e->before, fixed)
-                                         : fmin(e->before, fixed) - e->after;
-    return beyond <= 2 * e->deviation;
+    double sign = e->after > e->before ? 1 : -1;
+    double ratio = load > 0 && isfinite(load) ? 1 / load : 1;
+    ratio = sign * (ratio - 1) > 0 ? ratio : 1;
+    double expected = ratio * e->before;
+    double deviation = hypot(ratio * e->deviations[0], e->deviations[1]);
+    if (ratio != 1)
+        deviation = hypot(deviation, expected * report->scale_deviation);
+    return sign * (e->after - expected) <= stats_normal_quantile_two_sided(level) * deviation;
 }
 
 // A version without what the one before costs: that one's entry is gone when all have it.
@@ -352,8 +359,8 @@ static bool is_baseless(const struct stats_report *report, const bool *is_out,
 
 // What remains of a report: changes of the version, in the units of other entries.
 static void keep_certain(struct canary *k, const struct run *run, const struct known *known,
-                         struct stats_functions *pods, double rate, struct arena *arena,
-                         struct stats_report *report)
+                         struct stats_functions *pods, double rate, double level,
+                         struct arena *arena, struct stats_report *report)
 {
     double load = report->scale * (double)run->profiles[0] / (double)run->profiles[1];
     struct stats_entry *entries = arena_array(arena, report->n + 1, sizeof *entries);
@@ -361,7 +368,7 @@ static void keep_certain(struct canary *k, const struct run *run, const struct k
     size_t kept = 0;
     for (size_t i = 0; i < report->n; i++) {
         const struct stats_entry *e = &report->entries[i];
-        is_out[i] = !is_confirmed(pods, e) || is_due_to_load(load, e);
+        is_out[i] = !is_confirmed(pods, e) || is_due_to_load(report, load, level, e);
     }
     for (size_t i = 0; i < report->n; i++) {
         struct stats_entry *e = &entries[kept];
@@ -440,7 +447,7 @@ static int compare_run(struct canary *k, const struct run *run, struct arena *ar
         value += windows[i].total.value;
     }
     double rate = value * 1e9 / (double)(run->end - run->start);
-    keep_certain(k, run, &known, &pods, rate, arena, &report);
+    keep_certain(k, run, &known, &pods, rate, level, arena, &report);
     const struct changes_versions versions = {.label = labels[0].name,
                                               .before = labels[0].value,
                                               .after = labels[1].value,

@@ -306,6 +306,38 @@ static void same_code(void **state)
     changes_close(c);
 }
 
+// The same version twice, of two pods each, in many services. Returns how many of them differ.
+static int64_t count_different(struct fixture *f, struct fleet old, struct fleet new)
+{
+    struct changes_entry *entries;
+    char service[20];
+    for (int i = 0; i < 40; i++) {
+        snprintf(service, sizeof service, "service%d", i);
+        old.service = new.service = service;
+        put(f, old);
+        put(f, new);
+    }
+    struct changes *c = open_job(f, f->dir);
+    for (int hour = old.from + 3; hour <= old.until; hour++)
+        look(c, hour);
+    assert_int_equal(number(f, "SELECT count(DISTINCT series) FROM canary"), 40);
+    size_t n = list(f, c, CHANGES_VERDICT_LASTING, &entries);
+    show(entries, n);
+    changes_close(c);
+    return number(f, "SELECT count(DISTINCT service) FROM change WHERE verdict = 1");
+}
+
+// Of the function that does not depend on load nothing but noise is beyond what load explains.
+static void work_that_does_not_depend_on_load(void **state)
+{
+    struct fixture *f = *state;
+    struct fleet old = version_of("1", 0, 2, 10, 26), new = version_of("2", 2, 2, 14, 26);
+    random_state = 1;
+    old.background = new.background = 0.2;
+    new.load = 0.3;
+    assert_true(count_different(f, old, new) <= 1);
+}
+
 // --- how it ends ---
 
 // After a canary that lasts for days.
@@ -917,6 +949,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(regression_of_a_canary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(too_small_or_too_short, set_up, tear_down),
         cmocka_unit_test_setup_teardown(same_code, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(work_that_does_not_depend_on_load, set_up, tear_down),
         cmocka_unit_test_setup_teardown(roll_out_completes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(step_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(step_of_another_deploy, set_up, tear_down),
