@@ -22,7 +22,7 @@ struct fleet {
     double hot, extra; // shares of functions
     double load;       // of a pod; `background` does not depend on it
     double background;
-    double spread; // of the shares of functions, between pods
+    double spread, hot_spread; // of the shares of all functions and of one, between pods
     bool heap;
 };
 
@@ -75,7 +75,8 @@ static struct store_put make_profile(const struct fleet *s, int pod, int hour, s
     const char *hot[] = {"hot", "handle", "main", NULL},
                *extra[] = {"extra", "serve", "main", NULL},
                *background[] = {"background", "timer", "main", NULL};
-    add_sample(&b, mapping, hot, poisson(events * s->hot * own_factor(pod, WORKERS, s->spread)),
+    add_sample(&b, mapping, hot,
+               poisson(events * s->hot * own_factor(pod, WORKERS, s->spread + s->hot_spread)),
                s->heap);
     add_sample(&b, mapping, extra, poisson(events * s->extra), s->heap);
     add_sample(&b, mapping, background, poisson(EVENTS * s->background), s->heap);
@@ -306,7 +307,7 @@ static void same_code(void **state)
     changes_close(c);
 }
 
-// The same version twice, of two pods each, in many services. Returns how many of them differ.
+// The same version twice, in many services. Returns in how many of them something differs.
 static int64_t count_different(struct fixture *f, struct fleet old, struct fleet new)
 {
     struct changes_entry *entries;
@@ -314,13 +315,17 @@ static int64_t count_different(struct fixture *f, struct fleet old, struct fleet
     for (int i = 0; i < 40; i++) {
         snprintf(service, sizeof service, "service%d", i);
         old.service = new.service = service;
+        old.first_pod = i * 10;
+        new.first_pod = old.first_pod + old.pods;
         put(f, old);
         put(f, new);
     }
     struct changes *c = open_job(f, f->dir);
     for (int hour = old.from + 3; hour <= old.until; hour++)
         look(c, hour);
-    assert_int_equal(number(f, "SELECT count(DISTINCT series) FROM canary"), 40);
+    assert_int_equal(number(f, "SELECT count(DISTINCT service) FROM canary"
+                               " JOIN series ON id = canary.series"),
+                     40);
     size_t n = list(f, c, CHANGES_VERDICT_LASTING, &entries);
     show(entries, n);
     changes_close(c);
@@ -335,6 +340,17 @@ static void work_that_does_not_depend_on_load(void **state)
     random_state = 1;
     old.background = new.background = 0.2;
     new.load = 0.3;
+    assert_true(count_different(f, old, new) <= 1);
+}
+
+// Pods of a version differ from each other in a single function.
+static void function_that_differs_between_pods(void **state)
+{
+    struct fixture *f = *state;
+    struct fleet old = version_of("1", 0, 6, 10, 26), new = version_of("2", 6, 2, 14, 26);
+    random_state = 1;
+    old.heap = new.heap = true;
+    old.hot_spread = new.hot_spread = 0.7;
     assert_true(count_different(f, old, new) <= 1);
 }
 
@@ -950,6 +966,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(too_small_or_too_short, set_up, tear_down),
         cmocka_unit_test_setup_teardown(same_code, set_up, tear_down),
         cmocka_unit_test_setup_teardown(work_that_does_not_depend_on_load, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(function_that_differs_between_pods, set_up, tear_down),
         cmocka_unit_test_setup_teardown(roll_out_completes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(step_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(step_of_another_deploy, set_up, tear_down),
