@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "changes/runs.h"
+#include "stats/distribution.h"
 
 enum {
     LEAST = 2,      // windows, one after the other
@@ -99,13 +100,6 @@ static bool is_due(const struct canary *k, const struct run *run)
 
 // --- entries ---
 
-static struct str version_text(const struct changes_versions *v, struct str value,
-                               struct arena *arena)
-{
-    return str_from(
-        arena_printf(arena, "%.*s=%.*s", (int)v->label.n, v->label.p, (int)value.n, value.p));
-}
-
 // The last run of the deploy that an entry is about.
 static const struct run *run_of(const struct canary *k, const struct stats_entry *e,
                                 const struct run_version *before, const struct run_version *after)
@@ -126,8 +120,10 @@ static int update_entry(struct canary *k, const struct stats_entry *e,
 {
     struct look *l = k->look;
     const struct changes_versions *v = &known->versions;
-    const struct run_version *before = runs_version(&k->runs, version_text(v, v->before, arena));
-    const struct run_version *after = runs_version(&k->runs, version_text(v, v->after, arena));
+    const struct run_version *before =
+        runs_version(&k->runs, deploys_text(v->label, v->before, arena));
+    const struct run_version *after =
+        runs_version(&k->runs, deploys_text(v->label, v->after, arena));
     const struct run *run = run_of(k, e, before, after);
     bool may_go = known->verdict == STATS_LASTING || known->verdict == STATS_SHIFT;
     bool taken_back = runs_taken_back(l, before, after);
@@ -164,35 +160,37 @@ static int update_entries(struct canary *k, struct arena *arena, struct err *e)
 // each has all pods. Where there is one pod of each version, or nothing tells pods, it is how much
 // most functions differ between the versions.
 struct grouped {
-    struct grouped_side {
+    // Of the older version first.
+    struct grouped_part {
         struct store_stacks *stacks;
         struct query_functions *functions;
         uint32_t *rows;  // of functions
         size_t n_groups; // 1: all of it
         double weight;   // of window_cell
-    } sides[2];
+    } * parts;
+    size_t n_parts;
     double seconds;
     uint32_t *frames;
     struct arena *arena;
 };
 
-static void give_node(const struct grouped *g, const struct grouped_side *side, size_t first,
+static void give_node(const struct grouped *g, const struct grouped_part *part, size_t first,
                       uint32_t node, struct stats_functions *f)
 {
-    const struct store_stacks *s = side->stacks;
+    const struct store_stacks *s = part->stacks;
     double self = (double)s->self[node];
     const int64_t *groups =
         s->n_blocks ? s->blocks + (size_t)node * s->n_blocks + s->n_windows : NULL;
     struct stats_cell all =
-        window_cell(self, s->variance ? s->variance[node] : 0, side->weight, g->seconds);
-    size_t n = query_functions_of(side->functions, s, node, g->frames, MAX_DEPTH);
+        window_cell(self, s->variance ? s->variance[node] : 0, part->weight, g->seconds);
+    size_t n = query_functions_of(part->functions, s, node, g->frames, MAX_DEPTH);
     for (size_t i = 0; i < n; i++)
-        g->frames[i] = side->rows[g->frames[i]];
-    for (size_t i = 0; i < side->n_groups && n; i++) {
-        double part = groups ? (double)groups[i] / self : 1;
-        if (part > 0)
+        g->frames[i] = part->rows[g->frames[i]];
+    for (size_t i = 0; i < part->n_groups && n; i++) {
+        double share = groups ? (double)groups[i] / self : 1;
+        if (share > 0)
             stats_functions_add(f, first + i, g->frames, n,
-                                (struct stats_cell){all.value * part, all.variance * part});
+                                (struct stats_cell){all.value * share, all.variance * share});
     }
 }
 
@@ -200,33 +198,61 @@ static void give_groups(void *context, struct stats_functions *f)
 {
     const struct grouped *g = context;
     size_t first = 0;
-    for (int i = 0; i < 2; i++) {
-        const struct grouped_side *side = &g->sides[i];
-        for (uint32_t node = 1; node < side->stacks->n_nodes; node++) {
+    for (size_t i = 0; i < g->n_parts; i++) {
+        const struct grouped_part *part = &g->parts[i];
+        for (uint32_t node = 1; node < part->stacks->n_nodes; node++) {
             arena_spend(g->arena, 4);
-            if (side->stacks->self[node] > 0)
-                give_node(g, side, first, node, f);
+            if (part->stacks->self[node] > 0)
+                give_node(g, part, first, node, f);
         }
-        first += side->n_groups;
+        first += part->n_groups;
     }
 }
 
-static int read_side(struct canary *k, struct store_select *select, struct arena *arena,
-                     struct stats_functions *f, struct grouped_side *side, struct err *e)
+static int read_grouped(struct canary *k, struct store_select *select, struct arena *arena,
+                        struct stats_functions *f, struct grouped_part *part, struct err *e)
 {
     struct look *l = k->look;
     struct store_answer answer;
     select->with_variance = !k->watched->gauge;
-    int code = store_merge(l->c->options.store, select, arena, &side->stacks, &answer, e);
+    int code = store_merge(l->c->options.store, select, arena, &part->stacks, &answer, e);
     if (!code)
-        code = query_functions(side->stacks, arena, &side->functions, e);
+        code = query_functions(part->stacks, arena, &part->functions, e);
     if (code)
         return code;
     job_rest(l->c, arena);
-    side->weight = gauge_weight(k->watched, side->stacks->symbols);
-    side->rows = arena_array(arena, (size_t)side->functions->n + 1, sizeof *side->rows);
-    for (uint32_t i = 0; i < side->functions->n; i++)
-        side->rows[i] = stats_functions_row(f, side->functions->items[i].name);
+    part->weight = gauge_weight(k->watched, part->stacks->symbols);
+    part->rows = arena_array(arena, (size_t)part->functions->n + 1, sizeof *part->rows);
+    for (uint32_t i = 0; i < part->functions->n; i++)
+        part->rows[i] = stats_functions_row(f, part->functions->items[i].name);
+    return 0;
+}
+
+// Adds the pods of a version to g, and their number to f. matchers: of select, with room for one.
+static int read_pods(struct canary *k, struct store_select *select, struct store_matcher *matchers,
+                     const struct query_pods *pods, struct store_blocks *blocks, struct grouped *g,
+                     size_t *n, struct stats_functions *f, struct err *e)
+{
+    // A merge of a gauge has no blocks.
+    bool is_grouped = blocks->n_groups && pods->n_groups > 1, gauge = k->watched->gauge;
+    size_t merges = is_grouped && gauge ? pods->n_groups : 1;
+    select->blocks = is_grouped && !gauge ? blocks : NULL;
+    select->n_matchers += merges > 1;
+    for (size_t i = 0; i < merges; i++) {
+        struct grouped_part *part = &g->parts[g->n_parts];
+        if (merges > 1)
+            matchers[select->n_matchers - 1] = (struct store_matcher){
+                STORE_EQ, pods->label, pods->items[i * pods->n / merges], NULL};
+        int code = read_grouped(k, select, g->arena, f, part, e);
+        if (code)
+            return code;
+        // A pod may have another label.
+        if (merges > 1 && part->stacks->n_nodes < 2)
+            continue;
+        part->n_groups = select->blocks ? pods->n_groups : 1;
+        *n += part->n_groups;
+        g->n_parts++;
+    }
     return 0;
 }
 
@@ -237,29 +263,28 @@ static int compare_pods(struct canary *k, const struct run *run, const struct st
     struct look *l = k->look;
     struct store_matcher matchers[2][WINDOW_MATCHERS];
     struct store_select selects[2];
-    struct query_blocks blocks = {0};
+    struct query_blocks blocks;
     struct store_answer answer;
     struct grouped g = {
         .seconds = (double)(run->end - run->start) / 1e9, .frames = frames, .arena = arena};
-    int code = 0;
     for (int i = 0; i < 2; i++)
         selects[i] = window_select(l, k->watched, &versions[i], run->start, run->end, matchers[i]);
-    if (!k->watched->gauge)
-        code = query_blocks(l->c->options.store, selects, arena, &blocks, &answer, e);
+    int code = query_blocks(l->c->options.store, selects, arena, &blocks, &answer, e);
     if (code)
         return code;
+    g.parts =
+        arena_array(arena, blocks.pods[0].n_groups + blocks.pods[1].n_groups + 2, sizeof *g.parts);
+    stats_functions_init(f, (size_t[]){0, 0}, arena);
     for (int i = 0; i < 2; i++) {
         struct store_blocks *b = &blocks.sides[i];
-        g.sides[i].n_groups = b->n_groups ? blocks.pods[i].n_groups : 1;
         b->origin = run->start;
         b->step = run->end - run->start;
         b->n_windows = 1;
-        selects[i].blocks = b->n_groups ? b : NULL;
-    }
-    stats_functions_init(f, (size_t[]){g.sides[0].n_groups, g.sides[1].n_groups}, arena);
-    for (int i = 0; i < 2; i++)
-        if ((code = read_side(k, &selects[i], arena, f, &g.sides[i], e)))
+        code =
+            read_pods(k, &selects[i], matchers[i], &blocks.pods[i], b, &g, &f->n_profiles[i], f, e);
+        if (code)
             return code;
+    }
     f->each = give_groups;
     f->context = &g;
     stats_functions_compare(f, STATS_CHANGES_LEVEL);
@@ -276,13 +301,19 @@ static bool is_confirmed(struct stats_functions *f, const struct stats_entry *e)
 // --- a comparison ---
 
 // Work that does not depend on requests takes a larger share of pods with fewer of them. A change
-// must be more than that. load: of a profile of the new version / of the old one.
-static bool is_due_to_load(double load, const struct stats_entry *e)
+// must be more than that, by more than noise: of work that does not depend on requests at all, that
+// is all that differs. load: of a profile of the new version / of the old one.
+static bool is_due_to_load(const struct stats_report *report, double load, double level,
+                           const struct stats_entry *e)
 {
-    double fixed = load > 0 && isfinite(load) ? e->before / load : e->before;
-    double beyond = e->after > e->before ? e->after - fmax(e->before, fixed)
-                                         : fmin(e->before, fixed) - e->after;
-    return beyond <= 2 * e->deviation;
+    double sign = e->after > e->before ? 1 : -1;
+    double ratio = load > 0 && isfinite(load) ? 1 / load : 1;
+    ratio = sign * (ratio - 1) > 0 ? ratio : 1;
+    double expected = ratio * e->before;
+    double deviation = hypot(ratio * e->deviations[0], e->deviations[1]);
+    if (ratio != 1)
+        deviation = hypot(deviation, expected * report->scale_deviation);
+    return sign * (e->after - expected) <= stats_normal_quantile_two_sided(level) * deviation;
 }
 
 // A version without what the one before costs: that one's entry is gone when all have it.
@@ -357,8 +388,8 @@ static bool is_baseless(const struct stats_report *report, const bool *is_out,
 
 // What remains of a report: changes of the version, in the units of other entries.
 static void keep_certain(struct canary *k, const struct run *run, const struct known *known,
-                         struct stats_functions *pods, double rate, struct arena *arena,
-                         struct stats_report *report)
+                         struct stats_functions *pods, double rate, double level,
+                         struct arena *arena, struct stats_report *report)
 {
     double load = report->scale * (double)run->profiles[0] / (double)run->profiles[1];
     struct stats_entry *entries = arena_array(arena, report->n + 1, sizeof *entries);
@@ -366,7 +397,7 @@ static void keep_certain(struct canary *k, const struct run *run, const struct k
     size_t kept = 0;
     for (size_t i = 0; i < report->n; i++) {
         const struct stats_entry *e = &report->entries[i];
-        is_out[i] = !is_confirmed(pods, e) || is_due_to_load(load, e);
+        is_out[i] = !is_confirmed(pods, e) || is_due_to_load(report, load, level, e);
     }
     for (size_t i = 0; i < report->n; i++) {
         struct stats_entry *e = &entries[kept];
@@ -445,7 +476,7 @@ static int compare_run(struct canary *k, const struct run *run, struct arena *ar
         value += windows[i].total.value;
     }
     double rate = value * 1e9 / (double)(run->end - run->start);
-    keep_certain(k, run, &known, &pods, rate, arena, &report);
+    keep_certain(k, run, &known, &pods, rate, level, arena, &report);
     const struct changes_versions versions = {.label = labels[0].name,
                                               .before = labels[0].value,
                                               .after = labels[1].value,

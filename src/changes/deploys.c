@@ -33,10 +33,21 @@ struct str deploys_label(const struct changes_options *o, const struct store_lin
     return STR("");
 }
 
+// Without printf, which would stop at a zero byte.
+struct str deploys_text(struct str label, struct str value, struct arena *arena)
+{
+    size_t n = label.n + 1 + value.n;
+    char *text = arena_alloc(arena, n);
+    memcpy(text, label.p, label.n);
+    text[label.n] = '=';
+    memcpy(text + label.n + 1, value.p, value.n);
+    return (struct str){text, n};
+}
+
 struct version {
     struct str text; // label=value
     int64_t seen;    // the last time
-    int64_t before;  // the time before that; 0: not known
+    int64_t since;   // since when it has been seen, without a gap of two windows
     bool is_changed;
 };
 
@@ -78,7 +89,8 @@ static int load_versions(const struct look *l, struct str service, struct arena 
     *v = (struct versions){0};
     hash_init(&v->index, arena, 64);
     sqlite3_stmt *s = db_prepare(
-        l->db, "SELECT text, seen FROM version WHERE service = ? ORDER BY seen DESC, text LIMIT ?",
+        l->db,
+        "SELECT text, seen, since FROM version WHERE service = ? ORDER BY seen DESC, text LIMIT ?",
         &code, e);
     if (!s)
         return code;
@@ -87,22 +99,28 @@ static int load_versions(const struct look *l, struct str service, struct arena 
     while ((code = state_step(l->db, s, e)) > 0) {
         uint32_t version = version_index(v, state_text(s, 0, arena), arena);
         v->items[version].seen = sqlite3_column_int64(s, 1);
+        v->items[version].since = sqlite3_column_int64(s, 2);
     }
     return code;
 }
 
-// A version that is seen is a deploy if another one has been seen since it was here last. The first
-// of a service is none: nothing was there before.
+static bool was_away(const struct look *l, const struct version *v, int64_t time)
+{
+    return !v->seen || time - v->seen >= 2 * l->window;
+}
+
+// A version that is seen after it was away is a deploy if another one ran meanwhile. The first of a
+// service is none: nothing was there before. Nor are versions that come back together after a
+// pause: within a window, their order says nothing.
 static bool is_deploy(const struct look *l, const struct versions *v, const struct version *now,
                       int64_t time)
 {
-    if (now->seen && time - now->seen < 2 * l->window)
+    if (!was_away(l, now, time))
         return false;
     for (size_t i = 0; i < v->n; i++) {
         const struct version *other = &v->items[i];
-        // Of those that are seen at this time, too, what counts is whether they were there before.
-        int64_t seen = other->seen == time ? other->before : other->seen;
-        if (other != now && seen > now->seen)
+        if (other != now && other->seen >= now->seen + l->window &&
+            other->since <= time - l->window)
             return true;
     }
     return false;
@@ -111,12 +129,14 @@ static bool is_deploy(const struct look *l, const struct versions *v, const stru
 static int write_version(struct look *l, struct str service, const struct version *v, struct err *e)
 {
     int code;
-    sqlite3_stmt *s = db_prepare(l->db, "INSERT OR REPLACE INTO version VALUES(?, ?, ?)", &code, e);
+    sqlite3_stmt *s =
+        db_prepare(l->db, "INSERT OR REPLACE INTO version VALUES(?, ?, ?, ?)", &code, e);
     if (!s)
         return code;
     db_bind_str(s, 1, service);
     db_bind_str(s, 2, v->text);
     sqlite3_bind_int64(s, 3, v->seen);
+    sqlite3_bind_int64(s, 4, v->since);
     return db_run(l->db, s, e);
 }
 
@@ -137,9 +157,7 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
         struct str value = deploys_value(&lines[i].series, label);
         if (!value.n)
             continue;
-        struct str text = str_from(
-            arena_printf(arena, "%.*s=%.*s", (int)label.n, label.p, (int)value.n, value.p));
-        uint32_t version = version_index(&v, text, arena);
+        uint32_t version = version_index(&v, deploys_text(label, value, arena), arena);
         if (v.n - n_known > MAX_NEW_VERSIONS)
             return 0;
         for (size_t k = 0; k < lines[i].n_points; k++) {
@@ -157,7 +175,8 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
             continue;
         if (is_deploy(l, &v, now, sightings[i].time))
             code = state_add_marker(l->db, service, sightings[i].time, now->text, 0, e);
-        now->before = now->seen;
+        if (was_away(l, now, sightings[i].time))
+            now->since = sightings[i].time;
         now->seen = sightings[i].time;
         now->is_changed = true;
     }

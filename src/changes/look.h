@@ -93,8 +93,8 @@ struct stats_cell window_cell(double value, double variance, double weight, doub
 double gauge_weight(const struct watched *w, const struct model_profile *symbols);
 
 // Which profiles of a series: those with the label, or all of them if it has no name. end is
-// exclusive. The result refers to matchers.
-enum { WINDOW_MATCHERS = 2 };
+// exclusive. The result refers to matchers, which have room for another one.
+enum { WINDOW_MATCHERS = 3 };
 struct store_select window_select(const struct look *l, const struct watched *w,
                                   const struct store_label *version, int64_t start, int64_t end,
                                   struct store_matcher matchers[WINDOW_MATCHERS]);
@@ -132,6 +132,8 @@ struct str deploys_label(const struct changes_options *options, const struct sto
                          size_t n);
 // Empty: the series does not have it.
 struct str deploys_value(const struct store_series *series, struct str label);
+// label=value
+struct str deploys_text(struct str label, struct str value, struct arena *arena);
 
 // --- versions that run at the same time ---
 

@@ -122,9 +122,7 @@ int runs_note(struct look *l, const struct watched *w, const struct store_line *
     sort_items(arena, s.items, s.n, sizeof *s.items, by_window);
     s.n = keep_large(&s);
     for (size_t i = 0; i < s.n && !code; i++) {
-        struct str value = s.items[i].value;
-        struct str version = str_from(
-            arena_printf(arena, "%.*s=%.*s", (int)label.n, label.p, (int)value.n, value.p));
+        struct str version = deploys_text(label, s.items[i].value, arena);
         code = write_share(l, w, origin + (int64_t)s.items[i].window * l->window, version,
                            &s.items[i], e);
     }

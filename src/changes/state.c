@@ -31,6 +31,9 @@
     "ALTER TABLE change ADD COLUMN version_after TEXT NOT NULL DEFAULT '';"             \
     "ALTER TABLE change ADD COLUMN version_part REAL NOT NULL DEFAULT 0;"
 
+// since: when a version that was seen without a gap of two windows was seen first.
+#define SINCE_SCHEMA "ALTER TABLE version ADD COLUMN since INTEGER NOT NULL DEFAULT 0;"
+
 // Strings are as they came; times are ns since 1970.
 static const char schema[] =
     "CREATE TABLE number(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
@@ -70,16 +73,18 @@ static const char schema[] =
     // tags: one after the other, each ended by a zero byte.
     "CREATE TABLE annotation(id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL,"
     " time_end INTEGER NOT NULL, text TEXT NOT NULL, tags BLOB NOT NULL, who TEXT NOT NULL);"
-    "CREATE INDEX annotation_time ON annotation(time);" ALERT_SCHEMA VERSION_SCHEMA;
+    "CREATE INDEX annotation_time ON annotation(time);" ALERT_SCHEMA VERSION_SCHEMA SINCE_SCHEMA;
 
-// Version 1 had no alerts, version 2 no comparisons of versions.
+// Version 1 had no alerts, version 2 no comparisons of versions, version 3 no version.since.
 static int migrate(struct db *db, int from, struct err *e)
 {
     int code = from < 2 ? db_exec(db, ALERT_SCHEMA, e) : 0;
-    return code ? code : db_exec(db, VERSION_SCHEMA, e);
+    if (!code && from < 3)
+        code = db_exec(db, VERSION_SCHEMA, e);
+    return code ? code : db_exec(db, SINCE_SCHEMA, e);
 }
 
-static const struct db_format format = {schema, 3, 1, migrate};
+static const struct db_format format = {schema, 4, 1, migrate};
 
 static int make_directory(const char *path, struct err *e)
 {

@@ -20,11 +20,23 @@ static void append_turn(struct changes *c, struct turn *t)
     c->last_turn = &t->next;
 }
 
-static struct turn *take_first(struct changes *c)
+// Takes the first turn. While looks between their turns hold half of the memory, no other look
+// begins, so that each has room for its series: takes the first turn of those under way.
+static struct turn *take_next(struct changes *c)
 {
-    struct turn *t = c->first_turn;
-    if (t)
-        c->first_turn = t->next;
+    const struct budget_account *a = &c->budget.account;
+    struct turn **at = &c->first_turn;
+    if (a->limit && a->held > a->limit / 2)
+        while (*at && !(*at)->arena)
+            at = &(*at)->next;
+    if (!*at)
+        at = &c->first_turn;
+    struct turn *t = *at;
+    if (!t)
+        return NULL;
+    *at = t->next;
+    if (c->last_turn == &t->next)
+        c->last_turn = at;
     return t;
 }
 
@@ -157,7 +169,7 @@ static void look_failed(struct changes *c, const struct turn *t, struct err *e)
 
 bool turns_next(struct changes *c, int *code, struct err *e)
 {
-    struct turn *t = take_first(c);
+    struct turn *t = take_next(c);
     *code = 0;
     if (!t)
         return false;
@@ -188,7 +200,7 @@ bool turns_next(struct changes *c, int *code, struct err *e)
 void turns_drop(struct changes *c)
 {
     struct turn *t;
-    while ((t = take_first(c)))
+    while ((t = take_next(c)))
         free_turn(t);
     c->turns_end = 0;
 }

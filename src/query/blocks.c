@@ -15,13 +15,14 @@ static const char *const POD_LABELS[] = {
     "instance", "hostname",     "host_name",    "host.name",           "host",
 };
 
-static struct str pod_of(const struct store_series *series)
+// Returns the label with the pod of a series; without a name if there is none.
+static struct store_label pod_label(const struct store_series *series)
 {
     for (size_t k = 0; k < sizeof POD_LABELS / sizeof *POD_LABELS; k++)
         for (size_t i = 0; i < series->n_labels; i++)
             if (str_eq(series->labels[i].name, str_from(POD_LABELS[k])))
-                return series->labels[i].value;
-    return STR("");
+                return series->labels[i];
+    return (struct store_label){STR(""), STR("")};
 }
 
 static int compare_pod_names(const void *a, const void *b)
@@ -32,7 +33,7 @@ static int compare_pod_names(const void *a, const void *b)
 static uint32_t pod_group(void *ctx, const struct store_series *series)
 {
     const struct query_pods *pods = ctx;
-    struct str pod = pod_of(series);
+    struct str pod = pod_label(series).value;
     const struct str *at =
         pods->n ? bsearch(&pod, pods->items, pods->n, sizeof pod, compare_pod_names) : NULL;
     return at ? (uint32_t)((size_t)(at - pods->items) * pods->n_groups / pods->n) : 0;
@@ -54,7 +55,10 @@ static void scan_pods(const struct store_line *lines, size_t n, int64_t step, in
             first = line->points[0].index;
         if (line->points[line->n_points - 1].index > last)
             last = line->points[line->n_points - 1].index;
-        pods->items[pods->n++] = pod_of(&line->series);
+        struct store_label pod = pod_label(&line->series);
+        pods->items[pods->n++] = pod.value;
+        if (!pods->label.n)
+            pods->label = pod.name;
     }
     if (last < 0)
         return;

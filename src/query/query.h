@@ -133,6 +133,7 @@ int query_profile(const struct store_stacks *stacks, int64_t max_nodes, int64_t 
 struct query_pods {
     struct str *items; // sorted
     size_t n, n_groups;
+    struct str label; // of the first series with a pod; empty: none has one
 };
 
 struct query_blocks {

@@ -682,6 +682,8 @@ static void describe(const struct settling *t, const struct stats_stacks *s,
     e->before = s->scale * change->before * unit;
     e->after = change->after * unit;
     e->deviation = c->deviation * unit;
+    e->deviations[0] = s->scale * change->deviation[0] * unit;
+    e->deviations[1] = change->deviation[1] * unit;
     e->cost = t->service->absolute ? e->after - e->before : (e->after - e->before) * rate;
 }
 
@@ -917,6 +919,8 @@ void stats_changes_compare(const struct stats_service *service, const struct sta
         return;
     compare_stacks(s, level);
     report->scale = s->scale;
+    const struct stats_fit *fit = &s->functions.fit;
+    report->scale_deviation = sqrt(1 / fit->agreed[0] + 1 / fit->agreed[1]);
     struct stats_range interval = {h->windows[0].start, end_of(h)};
     for (size_t i = 0; i < s->n_culprits; i++) {
         const struct culprit *c = &s->culprits[i];

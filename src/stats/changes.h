@@ -89,6 +89,7 @@ struct stats_entry {
     int64_t time, low, high; // of the step and its 95 % interval, ns
     double before, after;    // shares of the total; of STATS_SERVICE and absolute ones: per second
     double deviation;        // of after - before
+    double deviations[2];    // of before and after alone; only from stats_changes_compare
     double cost;             // per second, in the unit of the values
     double q;
     const struct stats_marker *marker; // or NULL
@@ -105,7 +106,9 @@ struct stats_report {
     size_t n, cap;
     uint32_t *gone; // indices of known LASTING entries whose series went back
     size_t n_gone, cap_gone;
-    double scale; // of stats_changes_compare: what most functions use in side 1 / in side 0
+    // Of stats_changes_compare: what most functions use in side 1 / in side 0, and the deviation of
+    // that in parts of it.
+    double scale, scale_deviation;
 };
 
 // All of these allocate in arena, which the caller has under ARENA_TRY.

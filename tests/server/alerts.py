@@ -242,7 +242,8 @@ def restarts(kiln, folder):
     make_database(s)
     s.stop()
     # Of the version before alerts.
-    for statement in ['DROP TABLE alert', 'DROP INDEX change_open', 'DROP TABLE version_window', 'DROP TABLE canary', 'PRAGMA user_version = 1',
+    for statement in ['DROP TABLE alert', 'DROP INDEX change_open', 'DROP TABLE version_window', 'DROP TABLE canary', 'ALTER TABLE version DROP COLUMN since',
+                      'PRAGMA user_version = 1',
                       *(f'ALTER TABLE change DROP COLUMN version_{name}' for name in ('label', 'before', 'after', 'part'))]:
         change(folder, statement)
     open_change(folder, 1, 'first')

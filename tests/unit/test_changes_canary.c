@@ -17,12 +17,12 @@ enum { WORKERS = 20, EVENTS = 2000 }; // of a pod and hour
 
 // Pods of a version, and hours in which they run.
 struct fleet {
-    const char *service, *version; // NULL: without the label
+    const char *service, *version; // NULL: without the label; a | becomes a zero byte
     int first_pod, pods, from, until;
     double hot, extra; // shares of functions
     double load;       // of a pod; `background` does not depend on it
     double background;
-    double spread; // of the shares of functions, between pods
+    double spread, hot_spread; // of the shares of all functions and of one, between pods
     bool heap;
 };
 
@@ -75,7 +75,8 @@ static struct store_put make_profile(const struct fleet *s, int pod, int hour, s
     const char *hot[] = {"hot", "handle", "main", NULL},
                *extra[] = {"extra", "serve", "main", NULL},
                *background[] = {"background", "timer", "main", NULL};
-    add_sample(&b, mapping, hot, poisson(events * s->hot * own_factor(pod, WORKERS, s->spread)),
+    add_sample(&b, mapping, hot,
+               poisson(events * s->hot * own_factor(pod, WORKERS, s->spread + s->hot_spread)),
                s->heap);
     add_sample(&b, mapping, extra, poisson(events * s->extra), s->heap);
     add_sample(&b, mapping, background, poisson(EVENTS * s->background), s->heap);
@@ -83,7 +84,11 @@ static struct store_put make_profile(const struct fleet *s, int pod, int hour, s
     labels[0] = (struct store_label){STR("__name__"), s->heap ? STR("memory") : STR("process_cpu")};
     labels[1] = (struct store_label){STR("pod"), str_from(arena_printf(arena, "pod-%d", pod))};
     labels[2] = (struct store_label){STR("service_name"), str_from(s->service)};
-    labels[3] = (struct store_label){STR("version"), str_from(s->version ? s->version : "")};
+    struct str version = str_from(s->version ? s->version : "");
+    char *value = arena_copy(arena, version.p, version.n);
+    for (size_t i = 0; i < version.n; i++)
+        value[i] = value[i] == '|' ? '\0' : value[i];
+    labels[3] = (struct store_label){STR("version"), {value, version.n}};
     return (struct store_put){.tenant = TENANT,
                               .labels = labels,
                               .n_labels = s->version ? 4 : 3,
@@ -302,6 +307,53 @@ static void same_code(void **state)
     changes_close(c);
 }
 
+// The same version twice, in many services. Returns in how many of them something differs.
+static int64_t count_different(struct fixture *f, struct fleet old, struct fleet new)
+{
+    struct changes_entry *entries;
+    char service[20];
+    for (int i = 0; i < 40; i++) {
+        snprintf(service, sizeof service, "service%d", i);
+        old.service = new.service = service;
+        old.first_pod = i * 10;
+        new.first_pod = old.first_pod + old.pods;
+        put(f, old);
+        put(f, new);
+    }
+    struct changes *c = open_job(f, f->dir);
+    for (int hour = old.from + 3; hour <= old.until; hour++)
+        look(c, hour);
+    assert_int_equal(number(f, "SELECT count(DISTINCT service) FROM canary"
+                               " JOIN series ON id = canary.series"),
+                     40);
+    size_t n = list(f, c, CHANGES_VERDICT_LASTING, &entries);
+    show(entries, n);
+    changes_close(c);
+    return number(f, "SELECT count(DISTINCT service) FROM change WHERE verdict = 1");
+}
+
+// Of the function that does not depend on load nothing but noise is beyond what load explains.
+static void work_that_does_not_depend_on_load(void **state)
+{
+    struct fixture *f = *state;
+    struct fleet old = version_of("1", 0, 2, 10, 26), new = version_of("2", 2, 2, 14, 26);
+    random_state = 1;
+    old.background = new.background = 0.2;
+    new.load = 0.3;
+    assert_true(count_different(f, old, new) <= 1);
+}
+
+// Pods of a version differ from each other in a single function.
+static void function_that_differs_between_pods(void **state)
+{
+    struct fixture *f = *state;
+    struct fleet old = version_of("1", 0, 6, 10, 26), new = version_of("2", 6, 2, 14, 26);
+    random_state = 1;
+    old.heap = new.heap = true;
+    old.hot_spread = new.hot_spread = 0.7;
+    assert_true(count_different(f, old, new) <= 1);
+}
+
 // --- how it ends ---
 
 // After a canary that lasts for days.
@@ -506,6 +558,66 @@ static void fixed_by_the_next(void **state)
     changes_close(c);
 }
 
+// Profiles of no version come for some hours; the last and the first one at other times than those
+// of the other version. first_pod: a pod sends its profiles so many seconds after others.
+static void pause_of_all(void **state)
+{
+    struct fixture *f = *state;
+    struct changes_entry *entries;
+    static const struct {
+        const char *service;
+        int first_pod[2];
+        double hot;
+    } pauses[] = {{"slower", {0, 3000}, 0.09},
+                  {"slower2", {3000, 100}, 0.09},
+                  {"faster", {0, 3000}, 0.02},
+                  {"faster2", {3000, 100}, 0.02}};
+    enum { PAUSES = sizeof pauses / sizeof *pauses };
+    for (int i = 0; i < PAUSES; i++)
+        for (int end = 30; end <= 44; end += 14) {
+            int from = end == 30 ? 0 : 34;
+            struct fleet s = version_of("1", pauses[i].first_pod[0], 6, from, end);
+            s.service = pauses[i].service;
+            put(f, s);
+            s = version_of("2", pauses[i].first_pod[1], 2, from ? from : 20, end);
+            s.service = pauses[i].service;
+            s.hot = pauses[i].hot;
+            put(f, s);
+        }
+    struct changes *c = open_job(f, f->dir);
+    for (int hour = 18; hour <= 44; hour++)
+        look(c, hour);
+    lasting(f, c, PAUSES, &entries);
+    for (int i = 0; i < PAUSES; i++) {
+        assert_str(entries[i].versions.after, "2");
+        assert_true(entries[i].gone == 0 && entries[i].entry.high == T0 + 44 * HOUR);
+    }
+    assert_int_equal(number(f, "SELECT count(*) FROM marker"), PAUSES);
+    changes_close(c);
+}
+
+// Its first profile is of another type than the last one of the version before at that time.
+static void types_at_other_times(void **state)
+{
+    struct fixture *f = *state;
+    struct changes_entry *entries;
+    for (int heap = 0; heap < 2; heap++) {
+        struct fleet s = version_of("1", 3250, 4, 0, 26);
+        s.heap = heap;
+        put(f, s);
+        s = version_of("2", 3300, 2, heap ? 21 : 20, 26);
+        s.heap = heap;
+        s.hot = heap ? s.hot : 0.09;
+        put(f, s);
+    }
+    struct changes *c = open_job(f, f->dir);
+    for (int hour = 19; hour <= 26; hour++)
+        look(c, hour);
+    assert_int_equal(number(f, "SELECT count(*) FROM marker"), 1);
+    lasting(f, c, 1, &entries);
+    changes_close(c);
+}
+
 // --- several versions ---
 
 static void three_versions(void **state)
@@ -609,6 +721,27 @@ static void label_that_goes_away(void **state)
     // Nothing tells whether it was taken back.
     lasting(f, c, 1, &entries);
     assert_true(entries[0].gone == 0);
+    changes_close(c);
+}
+
+// Values that are equal up to a zero byte are different versions.
+static void zero_bytes_in_versions(void **state)
+{
+    struct fixture *f = *state;
+    struct changes_entry *entries;
+    struct fleet s = usual;
+    s.version = "1|a";
+    s.until = 30;
+    put(f, s);
+    s = version_of("1|b", 100, 2, 20, 30);
+    s.hot = 0.09;
+    put(f, s);
+    struct changes *c = open_job(f, f->dir);
+    for (int hour = 18; hour <= 30; hour += 4)
+        look(c, hour);
+    lasting(f, c, 1, &entries);
+    assert_true(str_eq(entries[0].versions.before, STR("1\0a")));
+    assert_true(str_eq(entries[0].versions.after, STR("1\0b")));
     changes_close(c);
 }
 
@@ -732,13 +865,14 @@ static void older_database(void **state)
                                   "ALTER TABLE change DROP COLUMN version_before;"
                                   "ALTER TABLE change DROP COLUMN version_after;"
                                   "ALTER TABLE change DROP COLUMN version_part;"
+                                  "ALTER TABLE version DROP COLUMN since;"
                                   "PRAGMA user_version=2",
                                   NULL, NULL, NULL),
                      SQLITE_OK);
     sqlite3_close(db);
     // A reader comes first.
     lasting(f, c, 0, &entries);
-    assert_int_equal(number(f, "PRAGMA user_version"), 3);
+    assert_int_equal(number(f, "PRAGMA user_version"), 4);
     put(f, s);
     for (int hour = 20; hour <= 30; hour++)
         look(c, hour);
@@ -831,6 +965,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(regression_of_a_canary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(too_small_or_too_short, set_up, tear_down),
         cmocka_unit_test_setup_teardown(same_code, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(work_that_does_not_depend_on_load, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(function_that_differs_between_pods, set_up, tear_down),
         cmocka_unit_test_setup_teardown(roll_out_completes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(step_first, set_up, tear_down),
         cmocka_unit_test_setup_teardown(step_of_another_deploy, set_up, tear_down),
@@ -838,10 +974,13 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(taken_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(fixed_by_the_next, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(pause_of_all, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(types_at_other_times, set_up, tear_down),
         cmocka_unit_test_setup_teardown(three_versions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(versions_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_after_the_other, set_up, tear_down),
         cmocka_unit_test_setup_teardown(label_that_goes_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(zero_bytes_in_versions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_of_a_canary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deleted_in_between, set_up, tear_down),
         cmocka_unit_test_setup_teardown(clock_and_retention, set_up, tear_down),

@@ -566,6 +566,41 @@ static void small_tenants_do_not_miss_a_window(void **state)
     changes_close(c);
 }
 
+// Looks that wait for their next turns leave memory for the one whose turn it is.
+static void many_looks_under_way(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    enum { TENANTS = 30, SERVICES = LOOK_SERIES / 2 + 1 };
+    for (int i = 0; i < TENANTS; i++) {
+        struct arena *arena = arena_new(0);
+        struct store_put puts[SERVICES];
+        for (int k = 0; k < SERVICES; k++) {
+            struct store_label *labels = arena_array(arena, 2, sizeof *labels);
+            labels[0] = (struct store_label){STR("__name__"), STR("process_cpu")};
+            labels[1] = (struct store_label){STR("service_name"),
+                                             str_from(arena_printf(arena, "shop%d", k))};
+            puts[k] = (struct store_put){.tenant = str_from(arena_printf(arena, "tenant%d", i)),
+                                         .labels = labels,
+                                         .n_labels = 2,
+                                         .time = T0,
+                                         .duration = SECOND,
+                                         .profile = profile_make(arena, &SHAPE, PROFILE_CPU, 1)};
+        }
+        must(store_put(f->store, puts, SERVICES, &e), &e);
+        arena_free(arena);
+    }
+    struct budget_account memory = {.owner = "the test", .limit = 64 << 20};
+    struct changes *c = open_job(f, (struct changes_options){.memory = &memory});
+    size_t all = c->budget.account.limit;
+    assert_null(budget_charge(&c->budget.account, all - (1536 << 10)));
+    look(c, 10);
+    struct changes_counters counters;
+    changes_counters(c, &counters);
+    assert_int_equal(counters.looks, TENANTS);
+    changes_close(c);
+}
+
 // Of a pattern: only the tests whose names match it.
 int main(int argc, char **argv)
 {
@@ -581,6 +616,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(many_tenants, set_up, tear_down),
         cmocka_unit_test_setup_teardown(small_tenants_do_not_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(small_tenants_do_not_miss_a_window, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_looks_under_way, set_up, tear_down),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
