@@ -113,39 +113,33 @@ static bool is_in_memory(uintptr_t first, uintptr_t last)
 // pointer) at any time, so let the kernel copy it.
 enum { NEAR = 65536 };
 
-static uintptr_t page_of(uintptr_t at)
-{
-    return at & ~(STEP_PAGE - 1);
-}
-
-// The two ways are functions of their own, called last, so that only one of them is on the stack.
-static __attribute__((noinline)) bool load_checked(struct walk *w, uintptr_t at, uintptr_t *value)
-{
-    uintptr_t first = page_of(at), last = page_of(at + 7);
-    if (!walk_page_readable(w, first) || (last != first && !walk_page_readable(w, last)))
-        return false;
-    *value = step_word_at(at);
-    return true;
-}
-
-static __attribute__((noinline)) bool load_by_kernel(struct walk *w, uintptr_t at, uintptr_t *value)
+// Returns the number of bytes copied, or a negative number: -14 is EFAULT, any other one means that
+// the call is forbidden. Not inlined: its variables are not on the stack while pages are checked.
+static __attribute__((noinline)) long load_by_kernel(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t copy;
-    if (!is_in_memory(page_of(at), page_of(at + 7)))
-        return false;
+    if (!is_in_memory(at & ~(STEP_PAGE - 1), (at + 7) & ~(STEP_PAGE - 1)))
+        return -14;
     long got = copy_by_kernel(w, at, &copy, sizeof copy);
     if (got == 8)
         *value = copy;
-    if (got >= 0 || got == -14) // EFAULT; any other error means that the call is forbidden
-        return got == 8;
-    return load_checked(w, at, value);
+    return got;
 }
 
 bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
 {
+    uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
     if (at > UINTPTR_MAX - 7 || w->pid == STEP_NO_CALLS)
         return false;
-    return at - w->near >= NEAR ? load_by_kernel(w, at, value) : load_checked(w, at, value);
+    if (at - w->near >= NEAR) {
+        long got = load_by_kernel(w, at, value);
+        if (got >= 0 || got == -14)
+            return got == 8;
+    }
+    if (!walk_page_readable(w, first) || (last != first && !walk_page_readable(w, last)))
+        return false;
+    *value = step_word_at(at);
+    return true;
 }
 
 // Checks the pages and then reads them. Volatile, so that this does not become a call of memcpy.
