@@ -2,7 +2,8 @@
 //     node endpoints.mjs FILE [SCREENSHOTS]
 // FILE holds the line in which the program told its address. Prints TAP.
 import { mkdirSync, readFileSync } from "node:fs";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
+import { checks } from "./checks.mjs";
 
 const [file, shots] = process.argv.slice(2);
 if (!file) {
@@ -20,19 +21,9 @@ async function address() {
   throw new Error("the program did not tell its address");
 }
 const url = await address();
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic"],
-});
+const browser = await launch();
 
-let count = 0;
-let failed = 0;
-function check(ok, what, detail) {
-  count++;
-  if (!ok) failed++;
-  console.log((ok ? "ok " : "not ok ") + count + " - " + what + (ok || detail === undefined ? "" : " # " + detail));
-}
+const { check, finish } = checks();
 
 async function open({ width, dark }) {
   const context = await browser.newContext({
@@ -74,5 +65,4 @@ for (const [name, width, dark] of [["light", 1100, false], ["dark", 1100, true],
   await page.close();
 }
 await browser.close();
-console.log("1.." + count);
-process.exit(failed ? 1 : 0);
+finish();

@@ -1,10 +1,11 @@
 // Drives the flame graphs in a real browser:
 //     flame_driver DIR && node flame.mjs DIR [SCREENSHOTS]
-// CHROMIUM names the browser, /usr/bin/chromium otherwise. Prints TAP.
+// Prints TAP.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
+import { checks } from "./checks.mjs";
 
 const [dir, shots] = process.argv.slice(2);
 if (!dir) {
@@ -13,20 +14,9 @@ if (!dir) {
 }
 if (shots) mkdirSync(shots, { recursive: true });
 
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic"],
-});
+const browser = await launch();
 
-let count = 0;
-let failed = 0;
-function check(ok, what, detail) {
-  count++;
-  if (!ok) failed++;
-  console.log((ok ? "ok " : "not ok ") + count + " - " + what + (ok || detail === undefined ? "" : " # " + detail));
-}
-const equal = (got, wanted, what) => check(got === wanted, what, "got " + JSON.stringify(got) + ", wanted " + JSON.stringify(wanted));
+const { check, equal, finish } = checks();
 
 async function open(file, { width = 1280, height = 720, dark = false, timeFrames = false, ...more } = {}) {
   const context = await browser.newContext({
@@ -361,6 +351,4 @@ for (const file of ["hostile.svg", "hostile.html"]) {
 }
 
 await browser.close();
-console.log("1.." + count);
-console.log("# " + (count - failed) + " passed, " + failed + " failed");
-process.exit(failed ? 1 : 0);
+finish();

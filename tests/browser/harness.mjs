@@ -3,7 +3,8 @@
 import http from "node:http";
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
+import { checks } from "./checks.mjs";
 
 export async function harness(name, server, shots) {
   if (shots) mkdirSync(shots, { recursive: true });
@@ -36,18 +37,8 @@ export async function harness(name, server, shots) {
   await new Promise((done) => origin.on("listening", done));
   const base = "http://127.0.0.1:" + origin.address().port;
 
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync", "--disable-quic"],
-  });
-  let count = 0;
-  let failed = 0;
-  function check(ok, what, detail) {
-    count++;
-    if (!ok) failed++;
-    console.log((ok ? "ok " : "not ok ") + count + ` - ${name}: ` + what + (ok || detail === undefined ? "" : " # " + String(detail).slice(0, 600)));
-  }
+  const browser = await launch();
+  const { check, finish } = checks(name);
   // Waits until what get() gives is good, and says what it gave; the machine may be busy.
   async function until(get, good, patience = 20000) {
     const end = Date.now() + patience;
@@ -121,8 +112,7 @@ export async function harness(name, server, shots) {
     async finish() {
       await browser.close();
       origin.close();
-      console.log("1.." + count);
-      process.exit(failed ? 1 : 0);
+      finish();
     },
   };
 }

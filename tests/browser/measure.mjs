@@ -2,14 +2,10 @@
 //     node measure.mjs load URL SELECTOR      from the navigation to the first picture, and bytes
 //     node measure.mjs frames URL             script time a frame while zooming, panning, pointing
 // Prints JSON.
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
 
 const [what, url, selector] = process.argv.slice(2);
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic"],
-});
+const browser = await launch();
 const context = await browser.newContext({ viewport: { width: 1280, height: 760 }, reducedMotion: "reduce" });
 const page = await context.newPage();
 const patience = 1000 * Number(process.env.PATIENCE || 60);

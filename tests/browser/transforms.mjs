@@ -5,15 +5,9 @@ import { collapseRecursion, filterTree, graft, groupByModule, pathHashes, pivot 
 import { graphOf, peekOf } from "../../web/src/graphs";
 import { formatSelector, parseSelector, withLabel } from "../../web/src/server/selector";
 import { align, alone, rates } from "../../web/src/server/timeline";
+import { checks } from "./checks.mjs";
 
-let count = 0;
-let failed = 0;
-function equal(got, wanted, what) {
-  count++;
-  const ok = got === wanted;
-  if (!ok) failed++;
-  console.log((ok ? "ok " : "not ok ") + count + " - transforms: " + what + (ok ? "" : ` # got ${got}, wanted ${wanted}`));
-}
+const { equal, finish } = checks("transforms");
 
 // Stacks as the server sends them: names, and nodes in depth-first order as numbers in base64.
 function treeOf(stacks, modules = {}) {
@@ -117,5 +111,4 @@ equal(markChanges([100, 200, 50], [208, 400, 96], 3, [1, 1, 2, 0, 0]).join(), "0
 equal(markChanges([1000, 2000], [4000, 8000], 2, [1, 10, 1, 0, 0]).join(), "1,1", "heavy events tell less, but enough");
 equal(markChanges([1000, 2000], [1400, 2000], 2, [1, 100, 1, 0, 0]).join(), "0,0", "or not enough");
 
-console.log("1.." + count);
-process.exit(failed ? 1 : 0);
+finish();

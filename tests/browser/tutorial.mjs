@@ -3,23 +3,14 @@
 // URL is the one that tools/demo prints. Prints TAP.
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
+import { checks } from "./checks.mjs";
 
 const [url, shots] = process.argv.slice(2);
 if (shots) mkdirSync(shots, { recursive: true });
 
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic"],
-});
-let count = 0;
-let failed = 0;
-function check(ok, what, detail) {
-  count++;
-  if (!ok) failed++;
-  console.log((ok ? "ok " : "not ok ") + count + " - tutorial: " + what + (ok || detail === undefined ? "" : " # " + String(detail).slice(0, 900)));
-}
+const browser = await launch();
+const { check, finish } = checks("tutorial");
 
 const context = await browser.newContext({ viewport: { width: 1280, height: 600 }, colorScheme: "light", reducedMotion: "reduce" });
 context.setDefaultTimeout(180_000); // a machine that is busy with other things
@@ -180,5 +171,4 @@ await idle();
 }
 check(problems.length === 0, "no complaints", problems.join("; "));
 await browser.close();
-console.log("1.." + count);
-process.exit(failed ? 1 : 0);
+finish();

@@ -3,26 +3,16 @@
 // ADDRESSES is JSON of ports by name, as tests/check_web starts them; DIR is for downloads. TAP.
 import { mkdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { chromium } from "playwright-core";
+import { launch } from "./browser.mjs";
+import { checks } from "./checks.mjs";
 
 const ports = JSON.parse(process.argv[2]);
 const [dir, shots] = process.argv.slice(3);
 if (shots) mkdirSync(shots, { recursive: true });
 
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic"],
-});
+const browser = await launch();
 
-let count = 0;
-let failed = 0;
-function check(ok, what, detail) {
-  count++;
-  if (!ok) failed++;
-  console.log((ok ? "ok " : "not ok ") + count + " - " + what + (ok || detail === undefined ? "" : " # " + String(detail).slice(0, 600)));
-}
-const equal = (got, wanted, what) => check(got === wanted, what, "got " + JSON.stringify(got) + ", wanted " + JSON.stringify(wanted));
+const { check, equal, finish } = checks();
 
 async function open(name, path, { width = 1280, height = 760, dark = false, expectErrors = false, ...more } = {}) {
   const context = await browser.newContext({
@@ -566,5 +556,4 @@ for (const view of ["flamegraph", "both", "graph", "peek"]) {
 }
 
 await browser.close();
-console.log("1.." + count);
-process.exit(failed ? 1 : 0);
+finish();
