@@ -135,7 +135,7 @@ static int parse_output_options(const struct kiln_output *output, struct agent_o
     struct kiln_output o = ABI_SIZED_COPY(kiln_output, output);
     struct err e;
     if (o.format >= sizeof formats / sizeof *formats) {
-        err_set(&e, "%u is no output format; they are 0 (KILN_PPROF) to %zu", o.format,
+        err_set(&e, "invalid output format %u; expected 0 (KILN_PPROF) to %zu", o.format,
                 sizeof formats / sizeof *formats - 1);
         return abi_set_error(error, &e);
     }

@@ -89,7 +89,7 @@ static int write_format(struct model_profile *p, struct arena *arena, const stru
     case AGENT_HTML:
         return write_flame_graph(p, arena, o, out, e);
     }
-    return err_set(e, "%d is no format", (int)o->format);
+    return err_set(e, "invalid format %d", (int)o->format);
 }
 
 int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,

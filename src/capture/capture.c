@@ -193,10 +193,9 @@ int capture_start(const struct capture_options *o, struct err *e)
     if (o->hz < 1 || o->hz > 10000)
         return err_set(e, "invalid frequency %u Hz; expected 1 to 10000", o->hz);
     if (o->depth < 1 || o->depth > CAPTURE_MAX_DEPTH)
-        return err_set(e, "the depth is %u frames; it must be 1 to %d", o->depth,
-                       CAPTURE_MAX_DEPTH);
+        return err_set(e, "invalid depth %u; expected 1 to %d frames", o->depth, CAPTURE_MAX_DEPTH);
     if (atomic_load(&capture_state.running))
-        return err_set(e, "sampling has been started already");
+        return err_set(e, "sampling is already started");
     if (handler_install(e) || (o->perf && clock_check_perf(e)))
         return -1;
     if (!atomic_load(&capture_state.cookie)) {

@@ -73,10 +73,9 @@ static int prepare_heap_tables(const struct capture_heap_options *o, struct err 
 {
     uint64_t seed = o->seed;
     if (o->depth > CAPTURE_MAX_DEPTH)
-        return err_set(e, "the depth is %u frames; it must be 1 to %d", o->depth,
-                       CAPTURE_MAX_DEPTH);
+        return err_set(e, "invalid depth %u; expected 1 to %d frames", o->depth, CAPTURE_MAX_DEPTH);
     if (o->memory && o->memory < LEAST_MEMORY)
-        return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
+        return err_set(e, "invalid memory limit %zu bytes; expected at least %d KiB", o->memory,
                        LEAST_MEMORY >> 10);
     if (!seed && getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
         seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)getpid();
@@ -99,7 +98,7 @@ static int prepare_heap_tables(const struct capture_heap_options *o, struct err 
 int capture_heap_set_interval(uint64_t bytes, struct err *e)
 {
     if (bytes < 1 || bytes > UINT64_C(1) << 40)
-        return err_set(e, "the interval is %llu bytes; it must be 1 to 1099511627776",
+        return err_set(e, "invalid interval %llu bytes; expected 1 to 1099511627776",
                        (unsigned long long)bytes);
     atomic_store(&heap_tables.interval, bytes);
     if (heap_tables.head)
@@ -117,7 +116,7 @@ int capture_heap_start(const struct capture_heap_options *o, struct err *e)
 {
     uint64_t interval = o->interval ? o->interval : capture_heap_interval();
     if (capture_heap_active())
-        return err_set(e, "heap sampling is on already");
+        return err_set(e, "heap sampling is already started");
     if (heap_tables.inherited)
         return err_set(e, "heap sampling cannot start: a signal handler that interrupted malloc "
                           "forked this process");

@@ -48,11 +48,11 @@ static int parse_annotate(struct annotate *a, int argc, char **argv, struct err 
         if (argv[i][0] == '-' && argv[i][1])
             return err_set(e, "unknown option %s; see `kiln annotate --help`", argv[i]);
         if (a->text)
-            return err_set(e, "more than one text: quote it");
+            return err_set(e, "more than one text; quote it");
         a->text = argv[i];
     }
     if (!a->text || !*a->text)
-        return err_set(e, "what happened? `kiln annotate --service shop \"version 1.4.2\"`");
+        return err_set(e, "no text; try `kiln annotate --service shop \"version 1.4.2\"`");
     if (a->service)
         return add_annotation_tag(a, arena_printf(a->arena, "service_name:%s", a->service), e);
     return 0;
@@ -93,7 +93,7 @@ static int annotate(struct annotate *a, struct err *e)
                     a->arena, &answer, e))
         return -1;
     if (json_parse(a->arena, answer, &root, e) || !json_i64(json_get(root, "id"), &id))
-        return err_set(e, "%s: the answer cannot be read: is it a kiln server?", a->remote.server);
+        return err_set(e, "%s: invalid response; expected a kiln server", a->remote.server);
     printf("%lld\n", (long long)id);
     return 0;
 }

@@ -415,7 +415,7 @@ int call_sources(struct call *call, size_t first, struct err *e)
     source->normalize = call->config.normalize;
     source->strict = true;
     if (*call->base && *call->diff_base)
-        return err_set(e, "--base and --diff-base: give one of them");
+        return err_set(e, "--base and --diff-base cannot be combined");
     if (call->config.normalize && !**base)
         return err_set(e, "--normalize needs --base or --diff-base");
     call->config.debug_dirs = source_debug_dirs(source, call->arena);
@@ -525,10 +525,9 @@ static int run_call(struct call *call, int argc, char **argv, struct err *e)
         return 0;
     }
     if (call->n_arguments == 0 && !*call->run && !*call->remote)
-        return err_set(e,
-                       "%s: which profile? Give a file, a URL, or - for standard input; see "
-                       "`kiln %s --help`",
-                       call->command->name, call->command->name);
+        return err_set(
+            e, "%s: no profile; name a file, a URL, or - for standard input; see `kiln %s --help`",
+            call->command->name, call->command->name);
     return call->command->run(call, e);
 }
 

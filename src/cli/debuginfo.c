@@ -37,12 +37,11 @@ static int check_debug_file(const char *name, char id[2 * ELF_BUILD_ID_MAX + 1],
         return -1;
     int result = 0;
     if (elf_build_id_text(elf, id) == 0)
-        result = err_set(e, "%s has no build id: link it with -Wl,--build-id", name);
+        result = err_set(e, "%s has no build id; link it with -Wl,--build-id", name);
     else if (!elf_has_dwarf(elf) && !elf_find(elf, ".symtab") && !elf_find(elf, ".dynsym"))
-        result = err_set(e,
-                         "%s is stripped and tells no names: upload the file before it was "
-                         "stripped, or its debug file",
-                         name);
+        result = err_set(
+            e, "%s is stripped and has no names; upload the unstripped file or its debug file",
+            name);
     elf_free(elf);
     return result;
 }
@@ -113,7 +112,7 @@ static int upload_file(struct debuginfo *d, const char *name, struct err *e)
 static int upload_debug_files(struct debuginfo *d, struct err *e)
 {
     if (!d->n_words)
-        return err_set(e, "upload: which file? A binary, or its debug file");
+        return err_set(e, "upload: no file; name a binary or its debug file");
     d->compressor = libdeflate_alloc_compressor(1);
     d->bound = d->compressor ? libdeflate_gzip_compress_bound(d->compressor, PART) : 0;
     d->bytes = arena_alloc(d->arena, PART);
@@ -164,7 +163,7 @@ static int list_debug_files(struct debuginfo *d, struct err *e)
 {
     struct str answer;
     if (d->n_words)
-        return err_set(e, "list: '%s' is too much", d->words[0]);
+        return err_set(e, "list: unexpected argument \"%s\"", d->words[0]);
     const char *path = d->missing
                            ? arena_printf(d->arena, "/api/v1/debuginfo?missing=1&from=%s&until=%s",
                                           d->from, d->until)
@@ -176,7 +175,7 @@ static int list_debug_files(struct debuginfo *d, struct err *e)
     if (json_parse(d->arena, answer, &json, NULL) == 0)
         items = json_get(json, d->missing ? "missing" : "files");
     if (json_kind(items) != JSON_ARRAY)
-        return err_set(e, "%s does not answer as a kiln server does", d->remote.server);
+        return err_set(e, "%s: invalid response; expected a kiln server", d->remote.server);
     if (d->missing)
         print_missing(d, items);
     else
@@ -186,12 +185,13 @@ static int list_debug_files(struct debuginfo *d, struct err *e)
 
 static int remove_files(struct debuginfo *d, struct err *e)
 {
-    int result = d->n_words ? 0 : err_set(e, "delete: which build id? See `kiln debuginfo list`");
+    int result = d->n_words ? 0 : err_set(e, "delete: no build id; see `kiln debuginfo list`");
     for (size_t i = 0; i < d->n_words && !result; i++) {
         struct str answer, id = str_from(d->words[i]);
         for (size_t k = 0; k < id.n && !result; k++)
             if (!strchr("0123456789abcdef", id.p[k]))
-                result = err_set(e, "delete: '%s' is no build id", id.p);
+                result = err_set(e, "delete: invalid build id \"%s\"; expected hexadecimal digits",
+                                 id.p);
         const char *path = arena_printf(d->arena, "/api/v1/debuginfo/delete?build_id=%s", id.p);
         if (!result)
             result =
@@ -235,12 +235,13 @@ int command_debuginfo(int argc, char **argv)
         .remote = remote_default(), .from = "now-1d", .until = "now", .arena = source_arena_new()};
     int result = d.arena ? parse_debuginfo(&d, argc, argv, &e) : err_set(&e, "out of memory");
     if (!result)
-        result = !d.what                         ? err_set(&e, "what? upload, list or delete")
-                 : strcmp(d.what, "upload") == 0 ? upload_debug_files(&d, &e)
-                 : strcmp(d.what, "list") == 0   ? list_debug_files(&d, &e)
-                 : strcmp(d.what, "delete") == 0
-                     ? remove_files(&d, &e)
-                     : err_set(&e, "'%s' is none of upload, list, delete", d.what);
+        result =
+            !d.what ? err_set(&e, "no command; expected upload, list or delete")
+            : strcmp(d.what, "upload") == 0 ? upload_debug_files(&d, &e)
+            : strcmp(d.what, "list") == 0   ? list_debug_files(&d, &e)
+            : strcmp(d.what, "delete") == 0
+                ? remove_files(&d, &e)
+                : err_set(&e, "unknown command \"%s\"; expected upload, list or delete", d.what);
     arena_free(d.arena);
     if (result)
         fprintf(stderr, "kiln debuginfo: %s\n", e.message);

@@ -162,7 +162,7 @@ int file_write(const struct model_profile *p, const char *name, struct file_form
     bool to_stdout = strcmp(name, "-") == 0;
     bool binary = f.format == CODEC_PPROF || f.packing != FILE_PLAIN;
     if (to_stdout && binary && isatty(STDOUT_FILENO))
-        return err_set(e, "a profile is no text for a terminal; name a file");
+        return err_set(e, "a profile cannot be written to a terminal; name a file");
     int fd = to_stdout ? STDOUT_FILENO : open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_set(e, "%s: %s", name, strerror(errno));

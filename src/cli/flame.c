@@ -126,9 +126,9 @@ int command_flame(struct call *call, struct err *e)
     if (flame_kind(call->config.output, e) < 0)
         return -1;
     if (call->normalize && !*call->base)
-        return err_set(e, "--normalize compares two profiles: name the other one by --diff");
+        return err_set(e, "--normalize compares two profiles; name the other one with --diff");
     if (call->min_share < 0 || call->min_share >= 1)
-        return err_set(e, "--min-share takes a share from 0 to 1, such as 0.001");
+        return err_set(e, "invalid --min-share; expected a share from 0 to 1, such as 0.001");
     struct source source = call->source;
     source.names = call->arguments;
     source.n_names = call->n_arguments;

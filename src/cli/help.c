@@ -88,17 +88,17 @@ int help_unknown(const char *name)
         if (suggest_try(&near, c->name))
             best = c->name;
     if (access(name, R_OK) == 0)
-        fprintf(stderr, "kiln: %s is no command but a file; did you mean `kiln top %s`?\n", name,
+        fprintf(stderr, "kiln: %s is a file, not a command; did you mean `kiln top %s`?\n", name,
                 name);
     else if (name[0] == '-')
         fprintf(stderr,
-                "kiln: unknown option %s; options stand after a command: kiln COMMAND "
-                "[OPTION...] FILE...\n",
+                "kiln: unknown option %s; options follow the command: kiln COMMAND [OPTION...] "
+                "FILE...\n",
                 name);
     else if (best)
-        fprintf(stderr, "kiln: there is no command \"%s\"; did you mean \"%s\"?\n", name, best);
+        fprintf(stderr, "kiln: unknown command \"%s\"; did you mean \"%s\"?\n", name, best);
     else
-        fprintf(stderr, "kiln: there is no command \"%s\"; `kiln help` lists them\n", name);
+        fprintf(stderr, "kiln: unknown command \"%s\"; `kiln help` lists all\n", name);
     return 2;
 }
 

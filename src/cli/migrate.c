@@ -53,7 +53,7 @@ int command_server_migrate(int argc, char **argv)
     if (parsed > 0)
         return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
     if (rest || !from || !to) {
-        err_set(&e, "--from DIRECTORY --to clickhouse://USER@HOST:8123/DATABASE are expected");
+        err_set(&e, "expected --from DIRECTORY --to clickhouse://USER@HOST:8123/DATABASE");
         return migrate_fail(&e);
     }
     struct store_options options = {
@@ -71,8 +71,8 @@ int command_server_migrate(int argc, char **argv)
     store_close(source);
     if (!code && left.spool_bytes)
         code = err_set(&e,
-                       "%llu bytes wait in %s: run it again with the same --data when ClickHouse "
-                       "takes them",
+                       "%llu bytes are still in the spool %s; run it again with the same --data "
+                       "when ClickHouse accepts them",
                        (unsigned long long)left.spool_bytes, data);
     if (code)
         return migrate_fail(&e);

@@ -234,11 +234,11 @@ static int set_option(struct call *call, const struct option *option, const char
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", *c);
     switch (field->kind) {
     case CONFIG_CHOICE:
-        return err_set(e, "--%s: \"%s\" is none of %s", name, value, list);
+        return err_set(e, "invalid --%s \"%s\"; expected %s", name, value, list);
     case CONFIG_BOOL:
-        return err_set(e, "--%s: \"%s\" is neither true nor false", name, value);
+        return err_set(e, "invalid --%s \"%s\"; expected true or false", name, value);
     default:
-        return err_set(e, "--%s takes a number, not \"%s\"", name, value);
+        return err_set(e, "invalid --%s \"%s\"; expected a number", name, value);
     }
 }
 

@@ -178,7 +178,7 @@ static int show_in_viewer(const struct view_command *command, const char *file, 
         sleep(1); // a wrapper may return before the file is read
         return 0;
     }
-    return err_set(e, "no program could be started to show the report: tried %s first",
+    return err_set(e, "cannot start a program to show the report; tried %s first",
                    command->viewers[0]);
 }
 

@@ -41,7 +41,8 @@ static int find_libkiln(char *path, size_t size, struct err *e)
         if (access(path, R_OK) == 0)
             return 0;
     }
-    return err_set(e, "libkiln.so is not beside the kiln command; set KILN_LIBRARY to its path");
+    return err_set(e,
+                   "libkiln.so not found next to the kiln command; set KILN_LIBRARY to its path");
 }
 
 static int find_malloc_library(struct profiled *p, struct err *e)
@@ -58,8 +59,8 @@ static int find_malloc_library(struct profiled *p, struct err *e)
 static int check_library(const char *path, struct err *e)
 {
     return strpbrk(path, " :") ? err_set(e,
-                                         "%s: the loader preloads no library whose path has a "
-                                         "space or a colon; set KILN_LIBRARY to another place",
+                                         "%s: the loader cannot preload a library whose path has a "
+                                         "space or a colon; set KILN_LIBRARY to another path",
                                          path)
                                : 0;
 }

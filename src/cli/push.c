@@ -144,9 +144,9 @@ static int parse_push(struct push *p, int argc, char **argv, struct err *e)
             return -1;
         if (taken) {
             if (!strchr(value, '=') || *value == '=')
-                return err_set(e, "--label: '%s' is not NAME=VALUE", value);
+                return err_set(e, "invalid --label \"%s\"; expected NAME=VALUE", value);
             if (p->n_labels == sizeof p->labels / sizeof *p->labels)
-                return err_set(e, "--label: more than 64 of them");
+                return err_set(e, "more than 64 --label options");
             p->labels[p->n_labels++] = str_from(value);
         } else if (strcmp(argv[i], "--backfill") == 0) {
             p->backfill = true;
@@ -156,7 +156,7 @@ static int parse_push(struct push *p, int argc, char **argv, struct err *e)
             p->files[p->n_files++] = argv[i];
         }
     }
-    return p->n_files ? 0 : err_set(e, "which profile? Give a file, or - for standard input");
+    return p->n_files ? 0 : err_set(e, "no profile; name a file, or - for standard input");
 }
 
 int command_push(int argc, char **argv)

@@ -80,7 +80,7 @@ static int print_series(const struct query *q, struct err *e)
     };
     const char *step = q->step ? q->step : "60";
     if (!str_to_double(str_from(step), &r.step) || r.step <= 0)
-        return err_set(e, "--step: '%s' is no number of seconds", step);
+        return err_set(e, "invalid --step \"%s\"; expected seconds", step);
     struct series_answer *a =
         call(q, "SelectSeries", &series_request_message, &r, &series_answer_message, e);
     const struct point_series *series = a ? a->series.items : NULL;
@@ -101,7 +101,7 @@ static int print_series(const struct query *q, struct err *e)
 static int print_function(const struct query *q, struct err *e)
 {
     if (q->n_rest != 1)
-        return err_set(e, "function: which one? `kiln query function NAME '{SELECTOR}'`");
+        return err_set(e, "function: no name; try `kiln query function NAME '{SELECTOR}'`");
     struct query_function f = {.remote = q->remote,
                                .name = q->rest[0],
                                .type = q->type,
@@ -182,7 +182,7 @@ static int show(const struct query *q, struct err *e)
     if (!(argv[argc++] = fetch(q, &now, diff ? &before : NULL, e)))
         return -1;
     if (raw && !q->n_rest)
-        return err_set(e, "pprof: which file? `kiln query pprof OUT.pb.gz`");
+        return err_set(e, "pprof: no output file; try `kiln query pprof OUT.pb.gz`");
     if (raw) { // convert IN OUT
         const char *profile = argv[argc - 1];
         argv[2] = argv[1];
@@ -222,8 +222,8 @@ static int parse(struct query *q, int argc, char **argv, struct err *e)
             q->rest[q->n_rest++] = argv[i];
     }
     return q->what ? 0
-                   : err_set(e, "what? types, labels, series, function, changes, top, flame, "
-                                "diff or pprof");
+                   : err_set(e, "no query; expected types, labels, series, function, changes, top, "
+                                "flame, diff or pprof");
 }
 
 int command_query(int argc, char **argv)

@@ -180,13 +180,13 @@ int query_function(const struct query_function *q, struct err *e)
     if (!a)
         return -1;
     if (!(a->step > 0))
-        return err_set(e, "the server's answer cannot be read: no step");
+        return err_set(e, "invalid response of the server: no step");
     const struct function_series *series = a->series.items;
     double found = 0;
     for (size_t i = 0; i < a->series.n; i++) {
         size_t n = series[i].times.n;
         if (series[i].self.n != n || series[i].total.n != n || series[i].all.n != n)
-            return err_set(e, "the server's answer cannot be read: columns of different length");
+            return err_set(e, "invalid response of the server: columns of different length");
         found += sum(&series[i].total);
     }
     if (!a->series.n || !found)

@@ -63,9 +63,9 @@ static int set_remote_error(const struct remote *r, const struct net_answer *a, 
     if (json_parse(arena, text, &json, NULL) == 0)
         message = json_string(json_get(json, "message"), arena);
     if (message.p)
-        return err_set(e, "%s answers %d: %.*s", r->server, a->status,
+        return err_set(e, "%s returned %d: %.*s", r->server, a->status,
                        message.n < 400 ? (int)message.n : 400, message.p);
-    return err_set(e, "%s answers %d: %.*s", r->server, a->status, a->n < 200 ? (int)a->n : 200,
+    return err_set(e, "%s returned %d: %.*s", r->server, a->status, a->n < 200 ? (int)a->n : 200,
                    a->n ? text.p : "");
 }
 

@@ -100,20 +100,20 @@ static const char *find_obstacle(const struct program *p, struct err *e)
     switch (p->kind) {
     case PROGRAM_STATIC:
         err_set(e,
-                "%s is statically linked: no library can be preloaded into it; link it "
-                "dynamically, or with libkiln and call kiln_start",
+                "%s is statically linked, so no library can be preloaded; link it dynamically, or "
+                "link libkiln.a and call kiln_start",
                 p->path);
         return e->message;
     case PROGRAM_MACHINE:
-        err_set(e, "%s is a program for %s, which this kiln cannot profile", p->path, p->detail);
+        err_set(e, "%s is a program for %s; use a kiln of that architecture", p->path, p->detail);
         return e->message;
     case PROGRAM_LIBC:
-        err_set(e, "%s is loaded by %s: libkiln needs programs that use glibc", p->path, p->detail);
+        err_set(e, "%s uses the loader %s; libkiln needs glibc", p->path, p->detail);
         return e->message;
     case PROGRAM_PRIVILEGED:
         err_set(e,
-                "%s is setuid, setgid or has capabilities: the loader preloads nothing into it; "
-                "run kiln as the user that it becomes, on a copy without them",
+                "%s is setuid, setgid or has capabilities, so the loader ignores LD_PRELOAD; run "
+                "kiln as the target user, on a copy without the bits",
                 p->path);
         return e->message;
     default:
@@ -370,7 +370,8 @@ static int check_push(struct run *run, const struct flag_list *tags, char *all, 
     for (size_t i = 0; i < tags->n; i++) {
         const char *equals = strchr(tags->items[i], '=');
         if (!equals || equals == tags->items[i] || strchr(tags->items[i], ','))
-            return err_set(e, "--tag %s: a tag is NAME=VALUE, without a comma", tags->items[i]);
+            return err_set(e, "invalid --tag %s; expected NAME=VALUE without a comma",
+                           tags->items[i]);
         n += (size_t)snprintf(all + n, size - n, "%s%s", i ? "," : "", tags->items[i]);
         if (n >= size)
             return err_set(e, "--tag: the tags are longer than %zu bytes together", size - 1);
@@ -421,7 +422,7 @@ int command_run(int argc, char **argv)
         return run_fail(&e);
     }
     if (!run.p.heap && (*run.p.heap_interval || *run.cpu_output)) {
-        err_set(&e, "%s is for a heap profile: add --heap",
+        err_set(&e, "%s only applies to a heap profile; add --heap",
                 *run.p.heap_interval ? "--heap-interval" : "--cpu");
         return run_fail(&e);
     }

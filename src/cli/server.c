@@ -32,8 +32,8 @@ static int backup_or_check(int argc, char **argv)
         return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
     if (rest != backup) {
         err_set(&e,
-                backup ? "backup: where to? kiln server backup [--data DIRECTORY] TO"
-                       : "check: '%s' is too much; it takes --data, --store and --config",
+                backup ? "backup: no destination; try `kiln server backup [--data DIRECTORY] TO`"
+                       : "check: unexpected argument \"%s\"; expected --data, --store or --config",
                 rest ? argv[1] : "");
         return server_fail(&e);
     }
@@ -54,12 +54,13 @@ static int delete_service(int argc, char **argv)
         if (taken < 0)
             result = -1;
         else if (!taken && (name || argv[i][0] == '-'))
-            result = err_set(&e, "delete-service: '%s' is too much; it takes one name", argv[i]);
+            result = err_set(&e, "delete-service: unexpected argument \"%s\"; expected one name",
+                             argv[i]);
         else if (!taken)
             name = argv[i];
     }
     if (!result && !name)
-        result = err_set(&e, "delete-service: which service?");
+        result = err_set(&e, "delete-service: no name of a service");
     if (!result) {
         struct out path;
         out_init_arena(&path, arena);
@@ -103,7 +104,8 @@ int command_server(int argc, char **argv)
             n--;
         char *cut = strndup(o.base_path, n);
         if (n && o.base_path[0] != '/') {
-            err_set(&e, "--base-path: '%s' does not begin with /", o.base_path);
+            err_set(&e, "invalid --base-path \"%s\"; expected a path that begins with /",
+                    o.base_path);
             return server_fail(&e);
         }
         o.base_path = cut ? cut : "";

@@ -92,7 +92,7 @@ struct model_profile *source_decode(const uint8_t *data, size_t n, struct arena 
 {
     static const char perf_magic[] = "PERFILE2";
     if (n >= 8 && memcmp(data, perf_magic, 8) == 0) {
-        err_set(e, "this is perf's own format; give the output of `perf script` instead");
+        err_set(e, "this is perf.data; convert it with `perf script` first");
         return NULL;
     }
     struct codec_limits limits = {.inflated = source_byte_limit()};

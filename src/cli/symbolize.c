@@ -12,7 +12,7 @@
 int command_symbolize(struct call *call, struct err *e)
 {
     if (call->n_arguments == 0)
-        return err_set(e, "which profile? kiln symbolize FILE -o OUT");
+        return err_set(e, "no profile; try `kiln symbolize FILE -o OUT`");
     const char *output = *call->config.output ? call->config.output : "-";
     struct file_format format;
     if (file_format_of(output, call->to, &format, e))

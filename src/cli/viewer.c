@@ -155,7 +155,7 @@ static uint64_t viewer_finish_request(void *context, const struct http_request *
         arena_try_end(q.arena);
     }
     if (result == 0 && a->body.error)
-        result = err_set(&e, "the answer is too large; narrow it down by a filter");
+        result = err_set(&e, "the response is too large; narrow it with a filter");
     if (result == 0) {
         a->type = page->type;
         if (page->file) {

@@ -88,7 +88,7 @@ int viewer_export(struct viewer_query *q, struct err *e)
         return -1;
     bool html = strcmp(format, "html") == 0;
     if (!html && strcmp(format, "svg") != 0)
-        return err_set(e, "format: \"%s\" is neither svg nor html", format);
+        return err_set(e, "invalid format \"%s\"; expected svg or html", format);
     struct report_flame *flame = make_viewer_flame(q, html, e);
     if (!flame)
         return -1;

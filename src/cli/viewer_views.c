@@ -333,7 +333,7 @@ static int write_listing(struct viewer_query *q, const char *command, const char
 {
     struct report r;
     if (!*regexp)
-        return err_set(e, "which function? Search for one, or choose it in another view");
+        return err_set(e, "no function is selected; search for one, or choose one in another view");
     if (view_prepare(&r, q->viewer->p, view_command_find(command), regexp, &q->config, q->arena,
                      viewer_note, e))
         return -1;

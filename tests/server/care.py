@@ -191,9 +191,9 @@ def damage(kiln, folder):
     r = run(kiln, 'server', 'backup', '--data', os.path.join(folder, 'copy'), os.path.join(folder, 'rest'))
     check('a backup leaves out what cannot be read', r.returncode == 1 and 'names.db is damaged' in r.stdout and 'not in the backup' in r.stdout and not r.stderr, r)
     same('and has the rest', sorted(os.listdir(os.path.join(folder, 'rest/tenants/anonymous'))), sorted(set(os.listdir(copy)) - {'names.db'}))
-    for words, text in [(['check', '--data', folder + '/none'], 'not the data'), (['check', 'x'], 'too much'),
-                        (['backup'], 'where to'), (['backup', '--data', folder + '/none', folder + '/x'], 'not the data'),
-                        (['delete-service'], 'which service'), (['delete-service', 'a', 'b'], 'too much')]:
+    for words, text in [(['check', '--data', folder + '/none'], 'not the data'), (['check', 'x'], 'unexpected argument'),
+                        (['backup'], 'no destination'), (['backup', '--data', folder + '/none', folder + '/x'], 'not the data'),
+                        (['delete-service'], 'no name of a service'), (['delete-service', 'a', 'b'], 'unexpected argument')]:
         r = run(kiln, 'server', *words)
         check(f'{words}', r.returncode == 2 and text in r.stderr, r)
 

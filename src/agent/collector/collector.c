@@ -298,7 +298,7 @@ static int collector_start_locked(const struct agent_options *o, struct err *e)
     if (collector.running)
         return err_set(e, "the profiler is already running");
     if (o->memory && o->memory < LEAST_MEMORY)
-        return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
+        return err_set(e, "invalid memory limit %zu bytes; expected at least %d KiB", o->memory,
                        LEAST_MEMORY >> 10);
     counts_free_inherited();
     size_t old_memory = collector.memory;

@@ -20,8 +20,8 @@ static bool rate_conflicts(uint32_t hz, struct err *e)
         const struct window *w = &collector.windows[i];
         if (window_wants_rate(w) && w->hz != hz) {
             err_set(e,
-                    "another profile is being taken at %u Hz, %u Hz must wait for its end or be "
-                    "forced",
+                    "another profile is being taken at %u Hz; a profile at %u Hz must wait for its "
+                    "end or be forced",
                     w->hz, hz);
             return true;
         }

@@ -287,7 +287,7 @@ static int start_endpoints_locked(const char *address, const char *token, struct
                                                 true};
     struct listener listener;
     if (serving.server)
-        return err_set(e, "%s is being served already", serving.listener.address);
+        return err_set(e, "already serving on %s", serving.listener.address);
     if (token && (!*token || strlen(token) > TOKEN_MAX))
         return err_set(e, "a token has 1 to %d bytes", TOKEN_MAX);
     if (listener_open(&listener, address, e))

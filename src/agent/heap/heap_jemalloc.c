@@ -99,7 +99,7 @@ static int jemalloc_set_interval(uint64_t bytes, struct err *e)
     while (lg < MOST_LG_SAMPLE && (UINT64_C(1) << lg) < bytes)
         lg++;
     if (bytes == 0 || (UINT64_C(1) << lg) < bytes)
-        return err_set(e, "an interval of %llu bytes: 1 to 2^%d are accepted",
+        return err_set(e, "invalid interval %llu bytes; expected 1 to 2^%d",
                        (unsigned long long)bytes, MOST_LG_SAMPLE);
     int failed = call_mallctl("prof.reset", NULL, 0, &lg, sizeof lg);
     return failed ? err_set(e, "jemalloc did not change its interval: %s", strerror(failed)) : 0;
@@ -166,8 +166,9 @@ static int write_jemalloc_dump(struct dump *d, struct err *e)
 {
     *d = (struct dump){.fd = -1};
     if (!open_in_memory(d) && !open_on_disk(d))
-        return err_set(e, "no place for a dump of jemalloc, neither in memory nor in /tmp: %s",
-                       strerror(errno));
+        return err_set(
+            e, "cannot create a file for the dump of jemalloc, neither in memory nor in /tmp: %s",
+            strerror(errno));
     const char *path = d->path;
     int failed = call_mallctl("prof.dump", NULL, 0, &path, sizeof path);
     if (d->on_disk)

@@ -160,7 +160,7 @@ struct model_profile *heap_window_close(int window, struct arena *arena, struct 
 {
     struct window w = take_heap_window(window);
     if (!w.arena) {
-        err_set(e, "%d is no open window of the heap", window);
+        err_set(e, "heap window %d is not open", window);
         return NULL;
     }
     arena_adopt(arena, w.arena);

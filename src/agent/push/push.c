@@ -206,7 +206,7 @@ static int push_start_locked(const struct kiln_push_options *o, struct err *e)
     if (push.running)
         return err_set(e, "profiles are being pushed already, to %.300s", push.target.url.shown);
     if (o->interval > MOST_SECONDS)
-        return err_set(e, "the interval is %u s; it must be 1 to %d", o->interval, MOST_SECONDS);
+        return err_set(e, "invalid interval %u s; expected 1 to %d s", o->interval, MOST_SECONDS);
     push_target_fini(&push.target); // a child of fork inherits the parent's
     if (push_target_init(&push.target, o, e))
         return -1;

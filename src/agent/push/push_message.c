@@ -22,13 +22,14 @@ static bool is_label_name(const char *name)
 static int add_push_tag(struct push_target *t, const char *name, const char *value, struct err *e)
 {
     if (!is_label_name(name) || strcmp(name, "__name__") == 0)
-        return err_set(e, "%.100s is no name for a tag: letters, digits, _ and . make one", name);
+        return err_set(e, "invalid name of a tag \"%.100s\"; expected letters, digits, _ and .",
+                       name);
     if (t->n_tags == PUSH_TAGS)
-        return err_set(e, "%d tags are the most; %.100s is one too many", PUSH_TAGS - 1, name);
+        return err_set(e, "more than %d tags, at %.100s", PUSH_TAGS - 1, name);
     size_t at = t->n_tags;
     for (size_t i = 0; i < t->n_tags; i++)
         if (strcmp(t->tags[i].name, name) == 0)
-            return err_set(e, "the tag %.100s is there twice", name);
+            return err_set(e, "duplicate tag %.100s", name);
     while (at && strcmp(t->tags[at - 1].name, name) > 0) {
         t->tags[at] = t->tags[at - 1];
         at--;
@@ -54,7 +55,9 @@ static int add_header(struct out *out, const char *name, const char *prefix, con
                       struct err *e)
 {
     if (strpbrk(name, "\r\n: ") || strpbrk(value, "\r\n") || !*name)
-        return err_set(e, "%.100s: a header's name has no space or colon, its value is one line",
+        return err_set(e,
+                       "invalid header %.100s; expected a name without space or colon, and a value "
+                       "of one line",
                        name);
     out_printf(out, "%s: %s%s\r\n", name, prefix, value);
     return 0;
@@ -104,7 +107,7 @@ int push_target_init(struct push_target *t, const struct kiln_push_options *o, s
         o->application && *o->application ? o->application : program_invocation_short_name;
     *t = (struct push_target){0};
     if (!o->url || !*o->url)
-        return err_set(e, "no URL to push to was given");
+        return err_set(e, "no URL to push to");
     int result = post_url_parse(&t->url, o->url, e);
     if (result == 0)
         result = add_push_tag(t, "service_name", name, e);
