@@ -45,7 +45,7 @@ def fresh_rows(data, hour):
     return found
 
 
-@scenario(3, waits=True)
+@scenario(3, waits=True, embedded=True)
 def closing(ctx):
     """An hour of many replicas with one label set is closed, and does not stop others from being closed."""
     hour = time.time_ns() // HOUR - 3
@@ -114,7 +114,7 @@ def debug_file(folder):
         return file.read()
 
 
-@scenario(5, measures=False)
+@scenario(5, measures=False, embedded=True)
 def backup_to_another_disk(ctx):
     with Crowd(ctx, clients=False) as c:
         elf, other = debug_file(c.folder.name), '/dev/shm'
@@ -234,7 +234,7 @@ def clock_ahead(ctx):
         ctx.same('and when the clock is right again', s.total('x', h, span=30 * 86400), want + 5 * 10**7)
 
 
-@scenario(16, measures=False, waits=True)
+@scenario(16, measures=False, waits=True, embedded=True)
 def other_formats(ctx):
     """A day of a format that this server does not know: the other days are served, closed and backed up."""
     with Crowd(ctx, clients=False) as c:
@@ -386,7 +386,7 @@ CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL); PRAGMA user_ve
 '''
 
 
-@scenario('days of one tenant')
+@scenario('days of one tenant', embedded=True)
 def days_of_one_tenant(ctx):
     """A locked day, a day of the old format and a long deletion of one tenant: the others do not wait."""
     with Crowd(ctx) as c:

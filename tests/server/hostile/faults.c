@@ -87,7 +87,8 @@ int gettimeofday(struct timeval *restrict to, void *restrict zone)
 }
 
 // The kernel waits by its own clock. A time that is closer to the realtime clock than to the
-// monotonic one is taken for one of the first.
+// monotonic one is taken for one of the first: a wait for it takes as long as the clock says, even
+// if it changes meanwhile.
 int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
                            const struct timespec *restrict until)
 {
@@ -97,11 +98,22 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
         real = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))(
             found ? found : next("pthread_cond_timedwait"));
     }
-    struct timespec monotonic, t = *until;
-    clock_gettime(CLOCK_MONOTONIC, &monotonic);
-    if (until->tv_sec - monotonic.tv_sec > 20 * 365 * 86400)
-        shift(&t, -faults->clock_offset);
-    return real(cond, mutex, &t);
+    struct timespec now, end;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (until->tv_sec - now.tv_sec <= 20 * 365 * 86400)
+        return real(cond, mutex, until);
+    for (;;) {
+        clock_gettime(CLOCK_REALTIME, &now);
+        int64_t left =
+            (until->tv_sec - now.tv_sec) * INT64_C(1000000000) + until->tv_nsec - now.tv_nsec;
+        if (left <= 0)
+            return ETIMEDOUT;
+        end = now;
+        shift(&end, (left < 50000000 ? left : 50000000) - faults->clock_offset);
+        int result = real(cond, mutex, &end);
+        if (result != ETIMEDOUT)
+            return result;
+    }
 }
 
 // SQLite's index of its log is shared memory: it has a place on the disk already.
