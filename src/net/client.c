@@ -262,6 +262,7 @@ static void set_options(struct exchange *x, const struct net_request *r)
     lib.easy_setopt(x->curl, CURLOPT_TIMEOUT_MS, (long)r->timeout_ms);
     if (r->connect_timeout_ms)
         lib.easy_setopt(x->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)r->connect_timeout_ms);
+    lib.easy_setopt(x->curl, CURLOPT_FRESH_CONNECT, (long)r->once);
     lib.easy_setopt(x->curl, CURLOPT_NOSIGNAL, 1L);
     lib.easy_setopt(x->curl, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
     lib.easy_setopt(x->curl, CURLOPT_ERRORBUFFER, x->why);

@@ -26,10 +26,13 @@ struct net_request {
     bool insecure; // do not verify the certificate
     int64_t timeout_ms;
     int64_t connect_timeout_ms; // 0: timeout_ms applies
-    size_t limit;               // maximum size of the answer
-    struct budget *budget;      // charged for the answer until done; NULL: none
-    unsigned redirects;         // maximum to follow; 0: return redirects as answers
-    bool to_file;               // write the answer to fd, which stays the caller's
+    // A connection of its own: a kept one may end without an answer, and libcurl then sends the
+    // request again by itself.
+    bool once;
+    size_t limit;          // maximum size of the answer
+    struct budget *budget; // charged for the answer until done; NULL: none
+    unsigned redirects;    // maximum to follow; 0: return redirects as answers
+    bool to_file;          // write the answer to fd, which stays the caller's
     int fd;
     bool head_decides; // a 2xx status completes the request; the body is not read
 };

@@ -7,6 +7,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+// How long a statement may take; while the store opens, because the server does not listen yet; and
+// while it closes, before orchestrators kill the server.
+#define ASK_NANOS (INT64_C(120) * 1000000000)
+#define OPEN_NANOS (INT64_C(5) * 1000000000)
+#define STOP_NANOS (INT64_C(3) * 1000000000)
+
 void clickhouse_note(struct clickhouse *c, const char *format, ...)
 {
     char text[1024];
@@ -286,6 +292,13 @@ static int clickhouse_each(void *driver, store_each_fn *give, void *ctx, struct 
     return STORE_BAD_INPUT;
 }
 
+// What was acknowledged is in the spool: the rest of it is sent after the next start.
+static void clickhouse_stop(void *driver)
+{
+    struct clickhouse *c = driver;
+    atomic_store(&c->stop_at, budget_now() + STOP_NANOS);
+}
+
 static void clickhouse_close(void *driver)
 {
     struct clickhouse *c = driver;
@@ -315,6 +328,7 @@ static void clickhouse_close(void *driver)
 }
 
 static const struct store_driver driver_functions = {
+    .stop = clickhouse_stop,
     .close = clickhouse_close,
     .commit = clickhouse_commit,
     .series = clickhouse_series,
@@ -337,13 +351,17 @@ static const struct store_driver driver_functions = {
 // created or checked before it is sent. A wrong user or name is an error right away.
 static int start_sender(struct clickhouse *c, struct err *e)
 {
+    c->ask_nanos = OPEN_NANOS;
     int code = clickhouse_migrate(c, e);
+    retention_init(&c->retention, &c->options, INT64_MIN);
+    if (!code)
+        code = clickhouse_begin_retention(c, e);
+    c->ask_nanos = ASK_NANOS;
     if (code == STORE_FULL)
         clickhouse_note(c, "%s; what comes waits in %s", e->message, c->spool.directory);
     else if (code)
         return code;
     c->migrated = !code;
-    clickhouse_begin_retention(c);
     int error = pthread_create(&c->sender, NULL, clickhouse_send_loop, c);
     c->has_sender = !error;
     return error ? err_set(e, "the store cannot start a thread: %s", strerror(error)) : 0;
@@ -357,6 +375,7 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
         return err_set(e, "no memory to open the store");
     pthread_mutex_init(&c->lock, NULL);
     c->options = *options;
+    c->ask_nanos = ASK_NANOS;
     *driver = &driver_functions;
     int code = parse_place(&c->at, str_from(url), e);
     spool_init(&c->spool);

@@ -68,6 +68,7 @@ struct segment_file {
     int fd; // -1: closed for writing
     uint64_t bytes, rows;
     int64_t first; // arrival of the first rows, CLOCK_REALTIME
+    int64_t due;   // when it is sent at the latest, CLOCK_MONOTONIC
     bool attempted;
     bool is_cut; // bytes after cut were discarded, but the file could not be truncated
     uint64_t cut;
@@ -119,15 +120,19 @@ struct stacks_cache;
 struct clickhouse {
     struct clickhouse_place at;
     struct store_options options;
-    unsigned version; // ClickHouse version: 18016, 26009
-    bool migrated;    // set by the sender if ClickHouse was not reachable at startup
+    unsigned version;        // ClickHouse version: 18016, 26009
+    bool migrated;           // set by the sender if ClickHouse was not reachable at startup
+    int64_t ask_nanos;       // how long a statement may take
+    _Atomic int64_t stop_at; // when requests under way are abandoned, CLOCK_MONOTONIC; 0: never
     pthread_mutex_t lock;
     struct clickhouse_client *idle; // protected by lock
     struct stacks_cache *caches;    // protected by lock
     uint64_t cache_tick, days_dropped;
-    int64_t no_voids_until;     // CLOCK_MONOTONIC; protected by lock
+    int64_t voids_until;        // how long has_voids is valid, CLOCK_MONOTONIC; protected by lock
+    bool has_voids;             // protected by lock
     uint64_t names_version;     // maintenance thread only
-    struct retention retention; // maintenance thread only
+    struct retention retention; // protected by lock
+    bool has_retention;         // retention knows the newest day; protected by lock
     int64_t next_sweep;         // CLOCK_MONOTONIC; maintenance thread only
     struct known written;       // rows that the open segment has; committing thread only
     struct id_cache ids;        // committing thread only
@@ -149,6 +154,9 @@ void clickhouse_note(struct clickhouse *c, const char *format, ...)
 // statement.
 int clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
                      struct err *e);
+// Call when the rows were read. Returns code, or an error if it is 0 and the rows could not be
+// decoded.
+int clickhouse_rows_end(struct clickhouse *c, const struct unpack *rows, int code, struct err *e);
 int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // Runs a statement that returns one number.
@@ -157,6 +165,9 @@ int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct 
 // id at the same time.
 int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, struct str rows,
                       struct err *e);
+
+// Whether the store is closing and requests are abandoned.
+bool clickhouse_has_stopped(struct clickhouse *c);
 
 // Writes a string literal. Values become part of statements only here.
 void sql_text(struct out *sql, struct str value);
@@ -255,6 +266,9 @@ int spool_append_decision(struct spool *s, struct segment_file *segment, uint64_
 // ClickHouse rejects it or budget (may be NULL) ends.
 void spool_flush(struct spool *s, int64_t nanos, struct budget *budget);
 int64_t spool_lag(struct spool *s, int64_t now); // the caller holds the lock
+// Waits on one of the spool's conditions, at most until this time (CLOCK_MONOTONIC). The caller
+// holds the lock.
+void spool_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
 
 // Iterate over the records of a segment, and over the puts of a record.
 enum record { RECORD_END, RECORD_PUTS, RECORD_DECISION };
@@ -433,8 +447,8 @@ int drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct a
 void clickhouse_day_text(uint32_t day, char text[16]);
 int clickhouse_maintain(void *driver, bool all, struct err *e);
 int64_t clickhouse_time(const void *driver);
-// Call when the store is opened: age counts from the newest day.
-void clickhouse_begin_retention(struct clickhouse *c);
+// Call before this server stores anything: age counts from the newest day that others stored.
+int clickhouse_begin_retention(struct clickhouse *c, struct err *e);
 int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                               struct err *e);
 int clickhouse_stats(void *driver, struct str tenant, struct budget *budget,

@@ -63,6 +63,7 @@ static int list_partition_days(struct clickhouse *c, struct arena *arena, struct
         (*days)[*n].day = row_u32(&rows);
         (*days)[(*n)++].bytes = row_u64(&rows);
     }
+    code = clickhouse_rows_end(c, &rows, code, e);
     arena_try_end(arena);
     return code;
 }
@@ -84,7 +85,7 @@ int drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct a
                 struct err *e)
 {
     struct out sql;
-    struct unpack rows;
+    struct unpack rows = {0};
     out_init_arena(&sql, arena);
     out_printf(&sql,
                "SELECT toUInt32(toUInt16(dropped)) AS d, uniqExact(number), uniqExactIf(number, "
@@ -103,7 +104,7 @@ int drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct a
                 days[i].ended = ended;
             }
     }
-    return code;
+    return clickhouse_rows_end(c, &rows, code, e);
 }
 
 static int write_drop(struct clickhouse *c, uint32_t day, uint64_t number, int64_t began,
@@ -139,6 +140,7 @@ static int end_stale_drops(struct clickhouse *c, struct arena *arena, struct err
         int64_t began = (int64_t)row_u64(&rows);
         code = rows.bad ? 0 : write_drop(c, day, number, began, true, e);
     }
+    code = clickhouse_rows_end(c, &rows, code, e);
     arena_try_end(arena);
     return code;
 }
@@ -160,7 +162,8 @@ static int drop_day_partitions(struct clickhouse *c, uint32_t day, const char *w
                            day_tables[i], local_suffix(c), cluster_clause(c), c->at.cluster, text);
     // Without an answer, ClickHouse may still be dropping: end_stale_drops records the end.
     struct err ended;
-    if (code != STORE_FULL && write_drop(c, day, number, began, true, &ended) && !code) {
+    if (code != STORE_FULL && code != STORE_BUSY &&
+        write_drop(c, day, number, began, true, &ended) && !code) {
         *e = ended;
         return STORE_FAILED;
     }
@@ -178,22 +181,33 @@ static int64_t newest_end(const struct kept *days, size_t n)
     return n ? ((int64_t)days[n - 1].day + 1) * DAY_NANOS : INT64_MIN;
 }
 
-void clickhouse_begin_retention(struct clickhouse *c)
+int clickhouse_begin_retention(struct clickhouse *c, struct err *e)
 {
-    struct arena *arena = c->migrated ? arena_new(0) : NULL;
     struct kept *days = NULL;
     size_t n = 0;
-    struct err ignored; // others report an unreachable ClickHouse
-    if (arena && list_partition_days(c, arena, &days, &n, &ignored))
-        n = 0;
-    retention_init(&c->retention, &c->options, newest_end(days, n));
+    pthread_mutex_lock(&c->lock);
+    bool has_begun = c->has_retention;
+    pthread_mutex_unlock(&c->lock);
+    if (has_begun)
+        return 0;
+    struct arena *arena = arena_new(0);
+    int code = arena ? list_partition_days(c, arena, &days, &n, e) : err_set(e, "no memory");
+    pthread_mutex_lock(&c->lock);
+    if (!code && !c->has_retention)
+        retention_init(&c->retention, &c->options, newest_end(days, n));
+    c->has_retention |= !code;
+    pthread_mutex_unlock(&c->lock);
     arena_free(arena);
+    return code;
 }
 
 int64_t clickhouse_time(const void *driver)
 {
-    const struct clickhouse *c = driver;
-    return retention_time(&c->retention, &c->options);
+    struct clickhouse *c = (struct clickhouse *)driver;
+    pthread_mutex_lock(&c->lock);
+    int64_t now = retention_time(&c->retention, &c->options);
+    pthread_mutex_unlock(&c->lock);
+    return now;
 }
 
 int clickhouse_maintain(void *driver, bool all, struct err *e)
@@ -207,10 +221,14 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
     int64_t now = o->clock(), cutoff;
     if (all)
         spool_flush(&c->spool, INT64_C(30) * 1000000000, NULL);
-    int code = arena ? list_partition_days(c, arena, &days, &n, e) : err_set(e, "no memory");
+    int code = arena ? clickhouse_begin_retention(c, e) : err_set(e, "no memory");
+    if (!code)
+        code = list_partition_days(c, arena, &days, &n, e);
     for (size_t i = 0; i < n; i++)
         bytes += days[i].bytes;
+    pthread_mutex_lock(&c->lock);
     cutoff = retention_cutoff(&c->retention, o, newest_end(days, n));
+    pthread_mutex_unlock(&c->lock);
     for (size_t i = 0; i < n && !code; i++) {
         const char *why = NULL;
         int64_t end = ((int64_t)days[i].day + 1) * DAY_NANOS;
@@ -344,6 +362,7 @@ static int find_profile_hour(struct clickhouse *c, bool last, struct str tenant,
         out_text(&sql, " FORMAT RowBinary");
         code = clickhouse_number(c, out_result(&sql), hour, e);
     }
+    code = clickhouse_rows_end(c, &days, code, e);
     arena_try_end(arena);
     return code;
 }
@@ -397,6 +416,7 @@ int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, 
         *tenants = arena_push(arena, *tenants, *n, &cap, sizeof **tenants);
         (*tenants)[(*n)++] = unpack_str(&rows);
     }
+    code = clickhouse_rows_end(c, &rows, code, e);
     arena_try_end(arena);
     return code;
 }

@@ -23,6 +23,7 @@ static int query_number_rows(struct clickhouse *c, struct str sql, size_t column
         *numbers = arena_push(arena, *numbers, *n_rows, &cap, sizeof **numbers);
         (*numbers)[(*n_rows)++] = row_u64(&rows);
     }
+    code = clickhouse_rows_end(c, &rows, code, e);
     *n_rows /= columns;
     arena_try_end(arena);
     return code;

@@ -39,7 +39,7 @@ static int query_hour_rows(struct clickhouse *c, const struct store_select *sele
         (*hours)[*n].hour = row_u64(&rows);
         (*hours)[(*n)++].rows = row_u64(&rows);
     }
-    return code;
+    return clickhouse_rows_end(c, &rows, code, e);
 }
 
 int hours_find(struct clickhouse *c, const struct store_select *select, const struct finding *f,

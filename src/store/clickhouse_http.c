@@ -6,8 +6,8 @@
 #include "store/clickhouse.h"
 
 enum {
-    ASK_MS = 120000,
     INSERT_MS = 60000,
+    CONNECT_MS = 10000,
     STATEMENT_MAX = 256 << 20,
 };
 #define ANSWER_MAX ((size_t)2 << 30)
@@ -181,8 +181,14 @@ static int64_t request_time_left(const struct budget *budget, int64_t ms)
 
 // budget may be NULL. When it ends, the query is abandoned here, and ClickHouse stops it after its
 // max_execution_time.
+bool clickhouse_has_stopped(struct clickhouse *c)
+{
+    int64_t at = atomic_load(&c->stop_at);
+    return at && budget_now() >= at;
+}
+
 static int run_exchange(struct clickhouse *c, const char *url, struct str body, int64_t ms,
-                        struct budget *budget, struct exchange *x, struct err *e)
+                        bool once, struct budget *budget, struct exchange *x, struct err *e)
 {
     static const char *const headers[] = {"Expect:", "Content-Type: application/octet-stream",
                                           NULL};
@@ -198,14 +204,18 @@ static int run_exchange(struct clickhouse *c, const char *url, struct str body, 
                             .password = c->at.password,
                             .ca_file = c->at.ca_file,
                             .timeout_ms = request_time_left(budget, ms),
+                            .connect_timeout_ms = CONNECT_MS,
+                            .once = once,
                             .limit = ANSWER_MAX,
                             .budget = budget};
     int code = net_client_begin(client->net, &r, keep_response, x, e) ? STORE_FAILED : 0;
-    bool late = false;
+    bool late = false, stopped = false;
     budget_rest(budget);
-    while (!code && !late && net_client_wait(client->net, budget ? 50 : 1000) > 0)
+    while (!code && !late && !stopped && net_client_wait(client->net, 50) > 0) {
         late = budget && budget_check(budget) != BUDGET_OK;
-    if (late) {
+        stopped = clickhouse_has_stopped(c);
+    }
+    if (late || stopped) {
         net_client_free(client->net);
         free(client);
     } else {
@@ -215,6 +225,9 @@ static int run_exchange(struct clickhouse *c, const char *url, struct str body, 
         late |= budget_check(budget) != BUDGET_OK || budget->failed == BUDGET_NO_MEMORY;
     if (late) {
         budget_explain(budget, e);
+        code = STORE_BUSY;
+    } else if (stopped) {
+        err_set(e, "ClickHouse at %s: the server stops before the answer arrives", c->at.base);
         code = STORE_BUSY;
     } else if (!code && !x->status) {
         err_set(e, "ClickHouse at %s: %s", c->at.base, x->error.message);
@@ -247,8 +260,8 @@ int clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena, 
                      c->at.base, STATEMENT_MAX);
     if (budget)
         snprintf(url + n, sizeof url - (size_t)n, "&max_execution_time=%lld",
-                 (long long)(request_time_left(budget, ASK_MS) / 1000 + 1));
-    int code = run_exchange(c, url, sql, ASK_MS, budget, &x, e);
+                 (long long)(request_time_left(budget, c->ask_nanos / 1000000) / 1000 + 1));
+    int code = run_exchange(c, url, sql, c->ask_nanos / 1000000, false, budget, &x, e);
     struct arena_trap trap;
     if (code || !arena) {
         free(x.data);
@@ -266,6 +279,14 @@ int clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena, 
     arena_try_end(arena);
     free(x.data);
     return 0;
+}
+
+int clickhouse_rows_end(struct clickhouse *c, const struct unpack *rows, int code, struct err *e)
+{
+    if (code || !rows->bad)
+        return code;
+    err_set(e, "ClickHouse at %s: an answer cannot be read, or is not complete", c->at.base);
+    return STORE_FAILED;
 }
 
 int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
@@ -290,8 +311,7 @@ int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct 
     int code = arena ? clickhouse_query(c, sql, arena, &rows, e) : err_set(e, "no memory");
     if (!code) {
         *n = row_u64(&rows);
-        if (rows.bad)
-            code = err_set(e, "ClickHouse at %s answers no number", c->at.base);
+        code = clickhouse_rows_end(c, &rows, code, e);
     }
     arena_free(arena);
     return code;
@@ -306,8 +326,10 @@ int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, s
              "%s/?%s%s%sinsert_distributed_sync=1%s&query=INSERT%%20INTO%%20%s.%s"
              "%%20FORMAT%%20RowBinary",
              c->at.base, *id ? "query_id=" : "", id, *id ? "&" : "",
-             c->version >= 22000 ? "&async_insert=0" : "", c->at.database, table);
-    int code = run_exchange(c, url, rows, INSERT_MS, NULL, &x, e);
+             // A batch may have more days than newer versions allow by default.
+             c->version >= 22000 ? "&async_insert=0&max_partitions_per_insert_block=0" : "",
+             c->at.database, table);
+    int code = run_exchange(c, url, rows, INSERT_MS, true, NULL, &x, e);
     free(x.data);
     if (code)
         err_prefix(e, "rows for %s: ", table);

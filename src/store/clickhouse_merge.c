@@ -63,7 +63,7 @@ static int query_counts(struct merging *m, struct err *e)
         m->n_profiles += n;
         m->duration = pack_add(m->duration, duration);
     }
-    return code;
+    return clickhouse_rows_end(m->c, &rows, code, e);
 }
 
 // Which sums a query computes.
@@ -159,7 +159,7 @@ static int query_sums(struct merging *m, enum sums what, bool rolled, struct err
         m->sums = arena_push(m->arena, m->sums, m->n_sums, &m->cap_sums, sizeof *m->sums);
         m->sums[m->n_sums++] = make_sum(m, what, f, stack, sum, in_window);
     }
-    return code;
+    return clickhouse_rows_end(m->c, &rows, code, e);
 }
 
 static int compare_sums(const void *a, const void *b)

@@ -116,7 +116,7 @@ int names_query(struct clickhouse *c, struct str tenant, const uint64_t *places,
     }
     if (names->n)
         qsort(names->items, names->n, sizeof *names->items, name_order);
-    return code;
+    return clickhouse_rows_end(c, &rows, code, e);
 }
 
 uint32_t names_lines(const struct late_names *names, struct str build_id, uint64_t place,
@@ -157,14 +157,12 @@ int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    unsigned first = (unsigned)(start / DAY_NANOS);
-    unsigned last = end / DAY_NANOS > 65535 ? 65535 : (unsigned)(end / DAY_NANOS);
     out_init_arena(&sql, arena);
     out_printf(&sql,
                "SELECT build_id, any(file), address + offset AS place FROM %s.locations WHERE "
                "day >= toDate(%u) AND day <= toDate(%u) AND mapped = 1 AND empty(names) AND "
                "tenant = ",
-               c->at.database, first, last);
+               c->at.database, clickhouse_day(start), clickhouse_day(end));
     sql_text(&sql, tenant);
     out_text(&sql, " AND build_id ");
     out_text(&sql, build_id.n ? "= " : "!= ");
@@ -178,6 +176,7 @@ int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int
         a->file = unpack_str(&rows);
         a->offset = row_u64(&rows);
     }
+    code = clickhouse_rows_end(c, &rows, code, e);
     arena_try_end(arena);
     return code;
 }

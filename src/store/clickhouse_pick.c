@@ -39,7 +39,7 @@ static int query_stack_numbers(struct picking *p, struct str service, uint64_t *
         *numbers = arena_push(p->arena, *numbers, *n, &cap, sizeof **numbers);
         (*numbers)[(*n)++] = row_u64(&rows);
     }
-    return code;
+    return clickhouse_rows_end(p->c, &rows, code, e);
 }
 
 // Selects stacks in the cache, which this query has exclusively.
@@ -148,7 +148,7 @@ static int query_picked_sums(struct picking *p, bool rolled, size_t from, size_t
         point.self *= f->factor;
         exact_add(to_lines[f->line], p->arena, point);
     }
-    return code;
+    return clickhouse_rows_end(p->c, &rows, code, e);
 }
 
 int clickhouse_pick(struct clickhouse *c, const struct store_select *select, int64_t step,

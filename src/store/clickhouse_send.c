@@ -86,73 +86,73 @@ static struct id spooled_put_id(const struct spool_put *put)
     return put->n[T_PROFILES] ? id_at(put, T_PROFILES, 0, PROFILE_ID_AT) : (struct id){0};
 }
 
-// Puts of a day: all, timed ones, or untimed ones.
-struct some_puts {
-    uint16_t day;
-    enum { ALL_PUTS, TIMED_PUTS, UNTIMED_PUTS } kind;
-};
+enum some_puts { ALL_PUTS, TIMED_PUTS, UNTIMED_PUTS };
 
-static bool put_is_selected(const struct spool_put *put, struct some_puts some)
+static bool put_is_selected(const struct spool_put *put, enum some_puts some)
 {
     bool untimed = spooled_put_id(put).b & UNTIMED_BIT;
-    return put->day == some.day &&
-           (some.kind == ALL_PUTS || untimed == (some.kind == UNTIMED_PUTS));
+    return some == ALL_PUTS || untimed == (some == UNTIMED_PUTS);
 }
 
-// Returns the nth selection: the timed and the untimed puts of each day.
-static struct some_puts some_puts(const struct sending *s, size_t nth)
+static int tenant_order(const void *a, const void *b)
 {
-    return (struct some_puts){s->days[nth / 2].day, nth % 2 ? UNTIMED_PUTS : TIMED_PUTS};
+    return str_cmp(*(const struct str *)a, *(const struct str *)b);
 }
 
-static void sql_tenants(struct sending *s, struct out *sql, struct some_puts some)
+static void sql_tenants(struct sending *s, struct out *sql, enum some_puts some)
 {
     struct str *tenants = arena_array(s->arena, s->n, sizeof *tenants);
     size_t n = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (put_is_selected(&s->puts[i], some))
+            tenants[n++] = s->puts[i].tenant;
+    qsort(tenants, n, sizeof *tenants, tenant_order);
     out_text(sql, "tenant IN (");
-    for (size_t i = 0; i < s->n; i++) {
-        size_t j = 0;
-        while (j < n && !str_eq(tenants[j], s->puts[i].tenant))
-            j++;
-        if (!put_is_selected(&s->puts[i], some) || j < n)
+    for (size_t i = 0; i < n; i++) {
+        if (i && str_eq(tenants[i - 1], tenants[i]))
             continue;
-        if (n)
+        if (i)
             out_char(sql, ',');
-        sql_text(sql, s->puts[i].tenant);
-        tenants[n++] = s->puts[i].tenant;
+        sql_text(sql, tenants[i]);
     }
     out_text(sql, ")");
 }
 
-// Appends the condition on tenants, families and hours of the rows, which ClickHouse's index uses.
-// Their offsets are the same in samples and profiles. An untimed put may have arrived earlier on
-// the same day, or in the day's first hour also on the day before; senders retry within minutes.
-static void where_rows(struct sending *s, struct out *sql, enum table table, struct some_puts some)
+// Appends the condition on tenants, days, families and hours of the rows, which ClickHouse's index
+// uses. Their offsets are the same in samples and profiles. An untimed put may have arrived earlier
+// on the same day, or in the day's first hour also on the day before; senders retry within minutes.
+static void where_rows(struct sending *s, struct out *sql, enum table table, enum some_puts some)
 {
-    size_t n = 0, cap = 0;
-    uint32_t first = UINT32_MAX, last = 0;
+    size_t n = 0, cap = 0, n_hours = 0, cap_hours = 0;
     struct id *families = NULL;
+    uint64_t *hours = NULL;
     for (size_t i = 0; i < s->n; i++) {
         const struct spool_put *put = &s->puts[i];
         uint32_t n_rows = put_is_selected(put, some) ? put->n[table] : 0;
         for (uint32_t j = 0; j < n_rows; j++) {
-            uint32_t hour = hour_at(put, table, j);
             struct id family = id_at(put, table, j, FAMILY_AT);
-            first = hour < first ? hour : first;
-            last = hour > last ? hour : last;
             if (n && id_eq(families[n - 1], family))
                 continue;
             families = arena_push(s->arena, families, n, &cap, sizeof *families);
             families[n++] = family;
         }
+        uint64_t last = n_rows ? hour_at(put, table, 0) : 0; // of all rows
+        if (!n_rows || (n_hours && hours[n_hours - 1] == last))
+            continue;
+        uint64_t first = some == UNTIMED_PUTS ? (last ? last - 1 : 0) / 24 * 24 : last;
+        for (; first <= last; first++) {
+            hours = arena_push(s->arena, hours, n_hours, &cap_hours, sizeof *hours);
+            hours[n_hours++] = first;
+        }
     }
-    if (some.kind == UNTIMED_PUTS)
-        first = (first ? first - 1 : 0) / 24 * 24;
+    n_hours = sql_distinct(hours, n_hours);
     sql_tenants(s, sql, some);
-    out_printf(sql,
-               " AND day >= toDate(%u) AND day <= toDate(%u) AND hour >= %u AND hour <= %u AND "
-               "family IN (",
-               first / 24, some.day, first, last);
+    if (n_hours)
+        out_printf(sql, " AND day >= toDate(%u) AND day <= toDate(%u)", (unsigned)(hours[0] / 24),
+                   (unsigned)(hours[n_hours - 1] / 24));
+    out_text(sql, " AND hour IN (");
+    sql_numbers(sql, hours, n_hours);
+    out_text(sql, ") AND family IN (");
     sql_ids(sql, families, id_distinct(families, n));
     out_text(sql, ")");
 }
@@ -176,7 +176,7 @@ static int order_own_ids(const void *a, const void *b)
 }
 
 // The ids of the selected puts, without known duplicates.
-static struct id *selected_ids(struct sending *s, struct some_puts some, size_t *n)
+static struct id *selected_ids(struct sending *s, enum some_puts some, size_t *n)
 {
     struct id *ids = arena_array(s->arena, s->n, sizeof *ids);
     *n = 0;
@@ -188,7 +188,7 @@ static struct id *selected_ids(struct sending *s, struct some_puts some, size_t 
     return ids;
 }
 
-static int find_stored_ids(struct sending *s, struct some_puts some, struct err *e)
+static int find_stored_ids(struct sending *s, enum some_puts some, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -210,6 +210,7 @@ static int find_stored_ids(struct sending *s, struct some_puts some, struct err 
         old[n_old] = (struct own_id){.tenant = unpack_str(&rows)};
         old[n_old++].id = row_id(&rows);
     }
+    code = clickhouse_rows_end(s->c, &rows, code, e);
     if (n_old)
         qsort(old, n_old, sizeof *old, order_own_ids);
     for (size_t i = 0; i < s->n && n_old && !code; i++) {
@@ -236,9 +237,9 @@ static int decide_duplicates(struct sending *s, struct err *e)
     for (size_t i = 1; i < n; i++)
         if (compare_own_ids(&own[i], &own[i - 1]) == 0)
             s->repeated[own[i].put] = true;
-    int code = 0;
-    for (size_t i = 0; i < 2 * s->n_days && !code; i++)
-        code = find_stored_ids(s, some_puts(s, i), e);
+    int code = find_stored_ids(s, TIMED_PUTS, e);
+    if (!code)
+        code = find_stored_ids(s, UNTIMED_PUTS, e);
     if (code)
         return code;
     struct pack b = {.arena = s->arena};
@@ -279,64 +280,68 @@ static int wait_for_earlier(struct sending *s, struct err *e)
     return err_set(e, "ClickHouse at %s still works on an earlier try", s->c->at.base);
 }
 
-static int count_rows(struct sending *s, enum table table, uint16_t day, uint64_t *n, struct err *e)
+static size_t day_index(const struct sending *s, uint32_t day)
 {
-    struct out sql;
-    out_init_arena(&sql, s->arena);
-    out_printf(&sql, "SELECT count() FROM %s.%s WHERE ", s->c->at.database,
-               clickhouse_tables[table]);
-    where_rows(s, &sql, table, (struct some_puts){day, ALL_PUTS});
-    out_printf(&sql, " AND batch = %llu FORMAT RowBinary", (unsigned long long)s->f->batch);
-    return clickhouse_number(s->c, out_result(&sql), n, e);
+    size_t i = 0;
+    while (i < s->n_days && s->days[i].day != day)
+        i++;
+    return i;
 }
 
-static int insert_rows(struct sending *s, enum table table, uint16_t day, struct str rows,
-                       struct err *e)
+// Counts the rows of each of s->days.
+static int count_rows(struct sending *s, enum table table, uint64_t *there, struct err *e)
+{
+    struct out sql;
+    struct unpack rows;
+    out_init_arena(&sql, s->arena);
+    out_printf(&sql, "SELECT toUInt32(toUInt16(day)) AS d, count() FROM %s.%s WHERE ",
+               s->c->at.database, clickhouse_tables[table]);
+    where_rows(s, &sql, table, ALL_PUTS);
+    out_printf(&sql, " AND batch = %llu GROUP BY d FORMAT RowBinary",
+               (unsigned long long)s->f->batch);
+    int code = clickhouse_query(s->c, out_result(&sql), s->arena, &rows, e);
+    while (!code && rows.p < rows.end && !rows.bad) {
+        size_t i = day_index(s, row_u32(&rows));
+        uint64_t n = row_u64(&rows);
+        if (i < s->n_days)
+            there[i] = n;
+    }
+    return clickhouse_rows_end(s->c, &rows, code, e);
+}
+
+static int insert_rows(struct sending *s, enum table table, struct str rows, struct err *e)
 {
     char id[64];
-    snprintf(id, sizeof id, "kiln-%016llx-%d-%u", (unsigned long long)s->f->batch, table, day);
+    snprintf(id, sizeof id, "kiln-%016llx-%d", (unsigned long long)s->f->batch, table);
     return clickhouse_insert(s->c, clickhouse_tables[table], id, rows, e);
 }
 
-static int send_table(struct sending *s, enum table table, uint16_t day, struct err *e)
+// Sends the rows of all days. ClickHouse stores those of a day in order.
+static int send_table(struct sending *s, enum table table, struct err *e)
 {
     struct out rows;
-    uint64_t n = 0, there = 0;
-    for (size_t i = 0; i < s->n; i++)
-        if (s->puts[i].day == day && !s->repeated[i])
-            n += s->puts[i].n[table];
-    if (!n)
-        return 0;
-    if (s->f->attempted) {
-        int code = count_rows(s, table, day, &there, e);
-        if (code || there >= n)
-            return code;
-    }
+    uint64_t *there = arena_array(s->arena, s->n_days, sizeof *there);
+    int code = s->f->attempted ? count_rows(s, table, there, e) : 0;
+    if (code)
+        return code;
     out_init_arena(&rows, s->arena);
     for (size_t i = 0; i < s->n; i++) {
         const struct spool_put *put = &s->puts[i];
-        if (put->day != day || s->repeated[i])
+        uint64_t *stored = &there[day_index(s, put->day)];
+        if (s->repeated[i])
             continue;
-        uint64_t skip = there < put->n[table] ? there : put->n[table];
-        there -= skip;
+        uint64_t skip = *stored < put->n[table] ? *stored : put->n[table];
+        *stored -= skip;
         out_str(&rows,
                 str_from_to(put->rows[table], skip * row_size(put, table), put->rows[table].n));
     }
-    return insert_rows(s, table, day, out_result(&rows), e);
+    return rows.n ? insert_rows(s, table, out_result(&rows), e) : 0;
 }
 
 // A number that changes when the day is dropped.
 static uint64_t day_generation(const struct day_drops *day)
 {
     return day->begun << 32 | day->ended;
-}
-
-static const struct day_drops *day_at(const struct sending *s, uint16_t day)
-{
-    size_t i = 0;
-    while (s->days[i].day != day)
-        i++;
-    return &s->days[i];
 }
 
 struct referred {
@@ -357,7 +362,7 @@ static int send_referred(struct sending *s, enum table table, struct err *e)
     for (size_t i = 0; i < s->n; i++) {
         struct str all = s->puts[i].rows[table];
         struct unpack b = {(const uint8_t *)all.p, (const uint8_t *)all.p + all.n, false};
-        const struct day_drops *day = day_at(s, s->puts[i].day);
+        const struct day_drops *day = &s->days[day_index(s, s->puts[i].day)];
         while (b.p < b.end) {
             struct id id = row_id(&b);
             struct str row = unpack_bytes(&b, row_u32(&b));
@@ -370,44 +375,52 @@ static int send_referred(struct sending *s, enum table table, struct err *e)
             sent[n++] = (struct referred){id, day};
         }
     }
-    int code = n ? insert_rows(s, table, 0, out_result(&rows), e) : 0;
+    int code = n ? insert_rows(s, table, out_result(&rows), e) : 0;
     for (size_t i = 0; i < n && !code; i++)
         known_add(stored, sent[i].id, sent[i].day->day, day_generation(sent[i].day));
     return code;
 }
 
-static int send_all_referred(struct sending *s, struct err *e)
+static int send_all_tables(struct sending *s, struct err *e)
 {
     int code = 0;
-    for (int table = 0; table < T_SAMPLES && !code; table++)
-        code = send_referred(s, (enum table)table, e);
+    for (int table = 0; table < N_TABLES && !code; table++)
+        code = table < T_SAMPLES ? send_referred(s, (enum table)table, e)
+                                 : send_table(s, (enum table)table, e);
     return code;
 }
 
-// If a day was dropped while its rows were sent, rows that they refer to may be gone. Sends them
-// again until the day is stable.
-static int confirm_days(struct sending *s, struct err *e)
+// If a day was dropped while its rows were sent, some of them, or rows that they refer to, may be
+// gone. Sends the missing ones again until the day is stable.
+static int send_rows(struct sending *s, struct err *e)
 {
     struct day_drops *before = arena_array(s->arena, s->n_days, sizeof *before);
-    for (int try = 0; try < 100; try++) {
-        bool same = true, dropping = false;
+    int code = drops_query(s->c, s->days, s->n_days, s->arena, e);
+    bool same = false, dropping = false;
+    for (int try = 0; try < 100 && !code; try++) {
+        if (!same)
+            code = send_all_tables(s, e);
+        s->f->attempted = true;
         memcpy(before, s->days, s->n_days * sizeof *before);
-        int code = drops_query(s->c, s->days, s->n_days, s->arena, e);
+        if (!code)
+            code = drops_query(s->c, s->days, s->n_days, s->arena, e);
+        same = true;
+        dropping = false;
         for (size_t i = 0; i < s->n_days; i++) {
             same &= day_generation(&s->days[i]) == day_generation(&before[i]);
             dropping |= s->days[i].begun != s->days[i].ended;
         }
-        if (!code && !same)
-            code = send_all_referred(s, e);
         if (code || (same && !dropping))
             return code;
         nanosleep(&(struct timespec){0, 100 * 1000000}, NULL);
     }
-    return err_set(e, "a day that rows belong to is being dropped from %s", s->c->at.database);
+    return code ? code
+                : err_set(e, "a day that rows belong to is being dropped from %s",
+                          s->c->at.database);
 }
 
 // Finds puts that another server sent at the same time, and voids the duplicates.
-static int void_duplicates(struct sending *s, struct some_puts some, struct err *e)
+static int void_duplicates(struct sending *s, enum some_puts some, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -435,13 +448,9 @@ static int void_duplicates(struct sending *s, struct some_puts some, struct err 
 static void list_put_days(struct sending *s)
 {
     s->days = arena_array(s->arena, s->n, sizeof *s->days);
-    for (size_t i = 0; i < s->n; i++) {
-        size_t j = 0;
-        while (j < s->n_days && s->days[j].day != s->puts[i].day)
-            j++;
-        if (j == s->n_days)
+    for (size_t i = 0; i < s->n; i++)
+        if (day_index(s, s->puts[i].day) == s->n_days)
             s->days[s->n_days++].day = s->puts[i].day;
-    }
 }
 
 // A separate function, because the variables of a function that catches jumps would be clobbered.
@@ -452,16 +461,11 @@ static __attribute__((noinline)) int send_puts(struct sending *s, struct err *e)
     if (!code && s->f->attempted)
         code = wait_for_earlier(s, e);
     if (!code)
-        code = drops_query(s->c, s->days, s->n_days, s->arena, e);
+        code = send_rows(s, e);
     if (!code)
-        code = send_all_referred(s, e);
-    for (int table = T_SAMPLES; table < N_TABLES && !code; table++)
-        for (size_t i = 0; i < s->n_days && !code; i++)
-            code = send_table(s, (enum table)table, s->days[i].day, e);
+        code = void_duplicates(s, TIMED_PUTS, e);
     if (!code)
-        code = confirm_days(s, e);
-    for (size_t i = 0; i < 2 * s->n_days && !code; i++)
-        code = void_duplicates(s, some_puts(s, i), e);
+        code = void_duplicates(s, UNTIMED_PUTS, e);
     return code;
 }
 
@@ -491,6 +495,8 @@ static int send_segment(struct clickhouse *c, struct segment_file *f, struct err
     int code = 0;
     if (!c->migrated) {
         code = clickhouse_migrate(c, e);
+        if (!code)
+            code = clickhouse_begin_retention(c, e);
         c->migrated = !code;
     }
     if (!code)
@@ -504,15 +510,10 @@ static int send_segment(struct clickhouse *c, struct segment_file *f, struct err
 
 static void pause_before_retry(struct clickhouse *c, int tries)
 {
-    struct timespec t;
     int64_t nanos = INT64_C(100000000) << (tries < 6 ? tries : 6);
-    clock_gettime(CLOCK_REALTIME, &t);
-    nanos += t.tv_nsec;
-    t.tv_sec += nanos / 1000000000;
-    t.tv_nsec = nanos % 1000000000;
     pthread_mutex_lock(&c->spool.lock);
     if (!c->spool.stopping)
-        pthread_cond_timedwait(&c->spool.sent, &c->spool.lock, &t);
+        spool_wait_until(&c->spool.sent, &c->spool.lock, budget_now() + nanos);
     pthread_mutex_unlock(&c->spool.lock);
 }
 
@@ -522,7 +523,7 @@ void *clickhouse_send_loop(void *arg)
     struct segment_file *f;
     int tries = 0;
     pthread_setname_np(pthread_self(), "store-send");
-    while ((f = spool_take(&c->spool))) {
+    while ((f = spool_take(&c->spool)) && !clickhouse_has_stopped(c)) {
         struct err e = {""};
         int code = send_segment(c, f, &e);
         spool_give(&c->spool, f, !code, &e);

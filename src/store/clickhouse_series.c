@@ -350,7 +350,7 @@ static int query_points(struct clickhouse *c, const struct store_select *select,
         if (step)
             exact_add(&lines[found->line].points, arena, point);
     }
-    return 0;
+    return clickhouse_rows_end(c, &rows, 0, e);
 }
 
 // Returns the lines with profiles, sorted by their labels.

@@ -32,6 +32,7 @@ struct head {
     uint64_t hash;
 };
 
+// The wall clock: only for how long profiles have been waiting, across restarts.
 static int64_t spool_now(void)
 {
     struct timespec t;
@@ -157,6 +158,7 @@ void spool_init(struct spool *s)
     s->last = &s->first;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&s->work, &attr);
     pthread_cond_init(&s->sent, &attr);
     pthread_condattr_destroy(&attr);
@@ -295,8 +297,10 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
             f->bytes += out.n;
             f->rows += rows;
             s->bytes += out.n;
-            if (!f->first)
+            if (!f->first) {
                 f->first = spool_now();
+                f->due = budget_now() + LONGEST_WAIT;
+            }
         }
     }
     out_fini(&out);
@@ -333,7 +337,7 @@ int spool_sync(struct spool *s, uint64_t before, struct err *e)
 
 // --- sending ---
 
-static void spool_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
+void spool_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 {
     struct timespec t = {until / 1000000000, until % 1000000000};
     pthread_cond_timedwait(cond, lock, &t);
@@ -360,13 +364,11 @@ struct segment_file *spool_take(struct spool *s)
         }
         if (f != s->open)
             break;
-        int64_t due = f->first + LONGEST_WAIT;
-        if (s->flush || s->stopping || f->rows >= ENOUGH_ROWS || spool_now() >= due ||
-            spool_now() < f->first) {
+        if (s->flush || s->stopping || f->rows >= ENOUGH_ROWS || budget_now() >= f->due) {
             seal_segment(s);
             break;
         }
-        spool_wait_until(&s->work, &s->lock, due);
+        spool_wait_until(&s->work, &s->lock, f->due);
     }
     pthread_mutex_unlock(&s->lock);
     return f;
@@ -454,16 +456,16 @@ int spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whol
 
 void spool_flush(struct spool *s, int64_t nanos, struct budget *budget)
 {
-    int64_t until = spool_now() + nanos;
+    int64_t until = budget_now() + nanos;
     budget_rest(budget);
     if (budget_lock(budget, &s->lock))
         return;
     uint64_t target = s->next_seq - 1;
     if (s->open && s->open->seq == target && !s->open->bytes)
         target--;
-    while (s->done_seq < target && !s->failing && !s->stopping && spool_now() < until &&
+    while (s->done_seq < target && !s->failing && !s->stopping && budget_now() < until &&
            (!budget || budget_check(budget) == BUDGET_OK)) {
-        int64_t look = spool_now() + LOOK_NANOS;
+        int64_t look = budget_now() + LOOK_NANOS;
         s->flush = true;
         pthread_cond_signal(&s->work);
         spool_wait_until(&s->sent, &s->lock, budget && look < until ? look : until);

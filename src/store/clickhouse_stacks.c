@@ -266,7 +266,9 @@ static int build_fetched_locations(struct fetching *f, struct unpack rows, struc
         if (!all[i].n && all[i].mapped && all[i].build_id.n)
             places[n_places++] = all[i].address + all[i].m.offset;
     struct late_names names;
-    int code = names_query(f->c, f->s->tenant, places, n_places, f->arena, &names, e);
+    int code = clickhouse_rows_end(f->c, &rows, 0, e);
+    if (!code)
+        code = names_query(f->c, f->s->tenant, places, n_places, f->arena, &names, e);
     for (size_t i = 0; i < n && !code; i++)
         build_fetched_location(f, &all[i], &names);
     return code;
@@ -295,8 +297,8 @@ static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e
         }
     }
     size_t kept = id_distinct(ids, n);
-    if (!kept)
-        return 0;
+    if (rows.bad || !kept)
+        return clickhouse_rows_end(f->c, &rows, 0, e);
     struct out sql;
     struct unpack found;
     select_rows(f, &sql,
@@ -403,11 +405,10 @@ int stacks_ensure(struct clickhouse *c, struct stacks_cache *s, const struct sto
                   const uint64_t *numbers, size_t n, struct budget *budget, struct err *e)
 {
     struct fetching f = {.c = c, .s = s, .arena = arena_new_in(budget, 0)};
-    int64_t last = select->end / DAY_NANOS;
     if (!f.arena)
         return err_set(e, "no memory to read stacks");
-    f.first_day = (uint32_t)(select->start / DAY_NANOS);
-    f.last_day = last > 65535 ? 65535 : (uint32_t)last;
+    f.first_day = clickhouse_day(select->start);
+    f.last_day = clickhouse_day(select->end);
     struct arena_trap trap, symbols_trap;
     if (ARENA_TRY(s->symbols->arena, symbols_trap)) {
         arena_caught(s->symbols->arena, e);

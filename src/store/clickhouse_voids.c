@@ -4,13 +4,14 @@
 // the put, the one with the lowest number counts; the put is void in the others. Nothing is ever
 // unvoided: a server that sees only some of the batches voids only what is void in the end. On a
 // cluster a lagging replica may have answered, so the last hours are checked again periodically.
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "store/clickhouse.h"
 
-// After an empty result, voids are not queried again for this long.
-#define NONE_NANOS (INT64_C(1) * 1000000000)
+// How long to remember whether there are voids.
+#define REMEMBER_NANOS (INT64_C(1) * 1000000000)
 #define SWEEP_NANOS (INT64_C(60) * 1000000000)
 enum { SWEEP_HOURS = 3 };
 
@@ -21,41 +22,63 @@ static int64_t voids_now(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
+// Whether there are voids of any tenant, which is rare.
+static int voids_exist(struct clickhouse *c, bool *exist, struct err *e)
+{
+    char sql[200];
+    uint64_t n = 0;
+    int64_t asked = voids_now();
+    pthread_mutex_lock(&c->lock);
+    bool is_known = c->voids_until > asked;
+    *exist = c->has_voids;
+    pthread_mutex_unlock(&c->lock);
+    if (is_known)
+        return 0;
+    snprintf(sql, sizeof sql,
+             "SELECT count() FROM (SELECT batch FROM %s.voids LIMIT 1) AS v FORMAT RowBinary",
+             c->at.database);
+    int code = clickhouse_number(c, str_from(sql), &n, e);
+    if (code)
+        return code;
+    *exist = n > 0;
+    pthread_mutex_lock(&c->lock);
+    c->has_voids = *exist;
+    c->voids_until = asked + REMEMBER_NANOS;
+    pthread_mutex_unlock(&c->lock);
+    return 0;
+}
+
 int voids_query(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
                 struct arena *arena, struct void_put **voids, size_t *n, struct err *e)
 {
     struct unpack rows;
+    struct out sql;
+    bool exist = false;
     *voids = NULL;
     *n = 0;
-    pthread_mutex_lock(&c->lock);
-    bool none = c->no_voids_until > voids_now();
-    pthread_mutex_unlock(&c->lock);
-    if (none)
-        return 0;
-    // Query all days at once: voids are very rare.
-    char *sql = arena_printf(arena,
-                             "SELECT toUInt32(toUInt16(day)) AS d, tenant, series, ts, batch FROM "
-                             "%s.voids GROUP BY d, tenant, series, ts, batch FORMAT RowBinary",
-                             c->at.database);
-    int64_t asked = voids_now();
-    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
-    if (code)
+    int code = voids_exist(c, &exist, e);
+    if (code || !exist)
         return code;
-    pthread_mutex_lock(&c->lock);
-    c->no_voids_until = rows.p == rows.end ? asked + NONE_NANOS : 0;
-    pthread_mutex_unlock(&c->lock);
-    for (size_t cap = 0; rows.p < rows.end && !rows.bad;) {
-        uint32_t day = row_u32(&rows);
+    out_init_arena(&sql, arena);
+    out_printf(&sql,
+               "SELECT tenant, series, ts, batch FROM %s.voids WHERE day >= toDate(%u) AND day <= "
+               "toDate(%u)",
+               c->at.database, first_day, last_day);
+    if (tenant.n) {
+        out_text(&sql, " AND tenant = ");
+        sql_text(&sql, tenant);
+    }
+    out_text(&sql, " GROUP BY tenant, series, ts, batch FORMAT RowBinary");
+    code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
+    for (size_t cap = 0; !code && rows.p < rows.end && !rows.bad;) {
         struct void_put v = {.tenant = unpack_str(&rows)};
         v.series = row_id(&rows);
         v.ts = (int64_t)row_u64(&rows);
         v.batch = row_u64(&rows);
-        if (day < first_day || day > last_day || (tenant.n && !str_eq(tenant, v.tenant)))
-            continue;
         *voids = arena_push(arena, *voids, *n, &cap, sizeof **voids);
         (*voids)[(*n)++] = v;
     }
-    return 0;
+    return clickhouse_rows_end(c, &rows, code, e);
 }
 
 void voids_select(struct clickhouse *c, struct out *sql)
@@ -141,6 +164,9 @@ int voids_write(struct clickhouse *c, struct unpack *found, const struct void_pu
             *own += v->batch == batch;
         }
     }
+    int code = clickhouse_rows_end(c, found, 0, e);
+    if (code)
+        return code;
     struct str all = {(const char *)rows.p, rows.n};
     return rows.n ? clickhouse_insert(c, "voids", "", all, e) : 0;
 }
@@ -157,7 +183,7 @@ static int sweep_voids(struct clickhouse *c, uint32_t from_hour, struct arena *a
     struct out sql;
     size_t n;
     uint64_t own = 0;
-    int code = voids_query(c, STR(""), from_hour / 24, UINT32_MAX, arena, &known, &n, e);
+    int code = voids_query(c, STR(""), from_hour / 24, UINT16_MAX, arena, &known, &n, e);
     if (n)
         qsort(known, n, sizeof *known, void_order);
     out_init_arena(&sql, arena);
