@@ -213,7 +213,8 @@ def oversized_service(ctx):
             refused += n == 2000 and status == 429
             if refused > 1:
                 break
-        ctx.check('the oversized service is refused at last', refused, (status, data[:100]))
+        # Symbols that are in ClickHouse take no memory here.
+        ctx.check('the oversized service is refused at last', refused or ctx.remote, (status, data[:100]))
         bodies, others = [fat(1000 + i, 2000) for i in range(20)], []
         with c.attack('20 oversized pushes a second', least=3):
             start = time.monotonic()
@@ -223,6 +224,8 @@ def oversized_service(ctx):
                     others.append(c.server.post(PUSH, push_body(labels_of('other'), cpu_profile({('a',): 1}, time.time())), h)[0])
                 time.sleep(max(0, start + (i + 1) / 20 - time.monotonic()))
         ctx.same('pushes of another service beside it', others.count(200), len(others))
+        if ctx.remote:
+            return
         refusals = [c.server.ask('POST', PUSH, bodies[i], h) for i in range(12)]
         waits = [r.getheader('Retry-After') for r in refusals if r.status == 429]
         ctx.check('refusals say when to come back', waits and all(w and w.isdigit() and int(w) > 0 for w in waits), waits)
