@@ -288,25 +288,60 @@ static size_t day_index(const struct sending *s, uint32_t day)
     return i;
 }
 
-// Counts the rows of each of s->days.
-static int count_rows(struct sending *s, enum table table, uint64_t *there, struct err *e)
+// Rows of this batch that ClickHouse has.
+struct stored_rows {
+    uint32_t day;
+    struct id family;
+    uint64_t n;
+};
+
+static int stored_rows_order(const void *a, const void *b)
+{
+    const struct stored_rows *x = a, *y = b;
+    return x->day != y->day ? (x->day < y->day ? -1 : 1) : id_cmp(x->family, y->family);
+}
+
+// Counted by family, because a service may have been deleted since.
+static int count_rows(struct sending *s, enum table table, struct stored_rows **stored, size_t *n,
+                      struct err *e)
 {
     struct out sql;
     struct unpack rows;
+    size_t cap = 0;
     out_init_arena(&sql, s->arena);
-    out_printf(&sql, "SELECT toUInt32(toUInt16(day)) AS d, count() FROM %s.%s WHERE ",
+    out_printf(&sql, "SELECT toUInt32(toUInt16(day)) AS d, family, count() FROM %s.%s WHERE ",
                s->c->at.database, clickhouse_tables[table]);
     where_rows(s, &sql, table, ALL_PUTS);
-    out_printf(&sql, " AND batch = %llu GROUP BY d FORMAT RowBinary",
+    out_printf(&sql, " AND batch = %llu GROUP BY d, family FORMAT RowBinary",
                (unsigned long long)s->f->batch);
     int code = clickhouse_query(s->c, out_result(&sql), s->arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
-        size_t i = day_index(s, row_u32(&rows));
-        uint64_t n = row_u64(&rows);
-        if (i < s->n_days)
-            there[i] = n;
+        *stored = arena_push(s->arena, *stored, *n, &cap, sizeof **stored);
+        struct stored_rows *to = &(*stored)[(*n)++];
+        to->day = row_u32(&rows);
+        to->family = row_id(&rows);
+        to->n = row_u64(&rows);
     }
+    if (*n)
+        qsort(*stored, *n, sizeof **stored, stored_rows_order);
     return clickhouse_rows_end(s->c, &rows, code, e);
+}
+
+// Appends the rows of a put that are not stored, and takes the others off the counts.
+static void append_missing_rows(const struct spool_put *put, enum table table,
+                                struct stored_rows *stored, size_t n, struct out *rows)
+{
+    size_t size = row_size(put, table);
+    for (uint32_t i = 0, end; i < put->n[table]; i = end) {
+        struct stored_rows key = {.day = put->day, .family = id_at(put, table, i, FAMILY_AT)};
+        for (end = i; end < put->n[table] && id_eq(id_at(put, table, end, FAMILY_AT), key.family);)
+            end++;
+        struct stored_rows *of = n ? bsearch(&key, stored, n, sizeof key, stored_rows_order) : NULL;
+        uint64_t skip = !of ? 0 : of->n < end - i ? of->n : end - i;
+        if (of)
+            of->n -= skip;
+        out_str(rows, str_from_to(put->rows[table], (i + skip) * size, end * size));
+    }
 }
 
 static int insert_rows(struct sending *s, enum table table, struct str rows, struct err *e)
@@ -316,25 +351,19 @@ static int insert_rows(struct sending *s, enum table table, struct str rows, str
     return clickhouse_insert(s->c, clickhouse_tables[table], id, rows, e);
 }
 
-// Sends the rows of all days. ClickHouse stores those of a day in order.
+// Sends the rows of all days. ClickHouse stores those of a day and a family in order.
 static int send_table(struct sending *s, enum table table, struct err *e)
 {
     struct out rows;
-    uint64_t *there = arena_array(s->arena, s->n_days, sizeof *there);
-    int code = s->f->attempted ? count_rows(s, table, there, e) : 0;
+    struct stored_rows *stored = NULL;
+    size_t n = 0;
+    int code = s->f->attempted ? count_rows(s, table, &stored, &n, e) : 0;
     if (code)
         return code;
     out_init_arena(&rows, s->arena);
-    for (size_t i = 0; i < s->n; i++) {
-        const struct spool_put *put = &s->puts[i];
-        uint64_t *stored = &there[day_index(s, put->day)];
-        if (s->repeated[i])
-            continue;
-        uint64_t skip = *stored < put->n[table] ? *stored : put->n[table];
-        *stored -= skip;
-        out_str(&rows,
-                str_from_to(put->rows[table], skip * row_size(put, table), put->rows[table].n));
-    }
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->repeated[i])
+            append_missing_rows(&s->puts[i], table, stored, n, &rows);
     return rows.n ? insert_rows(s, table, out_result(&rows), e) : 0;
 }
 
