@@ -322,13 +322,13 @@ int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, s
 {
     char url[1024];
     struct exchange x;
+    // A batch may have more days than later versions allow by default.
     snprintf(url, sizeof url,
-             "%s/?%s%s%sinsert_distributed_sync=1%s&query=INSERT%%20INTO%%20%s.%s"
+             "%s/?%s%s%sinsert_distributed_sync=1%s%s&query=INSERT%%20INTO%%20%s.%s"
              "%%20FORMAT%%20RowBinary",
              c->at.base, *id ? "query_id=" : "", id, *id ? "&" : "",
-             // A batch may have more days than newer versions allow by default.
-             c->version >= 22000 ? "&async_insert=0&max_partitions_per_insert_block=0" : "",
-             c->at.database, table);
+             c->version >= 20000 ? "&max_partitions_per_insert_block=0" : "",
+             c->version >= 22000 ? "&async_insert=0" : "", c->at.database, table);
     int code = run_exchange(c, url, rows, INSERT_MS, true, NULL, &x, e);
     free(x.data);
     if (code)

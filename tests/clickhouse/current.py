@@ -3,10 +3,11 @@ send the statements that the server's tests send."""
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from database import free_ports
-from harness import check, skip, temporary
+from harness import Server, check, cpu_profile, same, skip, temporary, until
 
 here = os.path.dirname(os.path.abspath(__file__))
 
@@ -41,6 +42,19 @@ def both(build, env, name, server=True):
         check(os.path.basename(command[0]) + name, process.returncode == 0, output[-1500:])
 
 
+def many_days(build, url):
+    """A batch of more days than such a ClickHouse takes in one block by default."""
+    labels, now = {'__name__': 'process_cpu', 'service_name': 'x'}, int(time.time())
+    with temporary() as folder:
+        s = Server(os.path.join(build, 'kiln'), folder, '--store', url + '/days', config='limits: {past: 0}\n')
+        push = lambda k: s.push([(labels, cpu_profile({('main',): 1}, now - 86400 * day)) for day in range(40 * k, 40 * k + 40)]).status
+        with ThreadPoolExecutor(4) as pool:
+            same('pushes of 160 days', list(pool.map(push, range(4))), [200] * 4)
+        total = lambda: s.flame('{}', (now - 86400 * 170) * 1000, now * 1000).get(('main',), [0])[0] // 10**7
+        check('160 days are there', until(lambda: total() == 160, 30), s.log_text()[-500:])
+        s.stop()
+
+
 def current(build):
     with temporary() as folder:
         environment = install(build)
@@ -55,6 +69,7 @@ def current(build):
             print('ClickHouse', version[-1], 'in process', flush=True)
             env = {**os.environ, 'KILN_TEST_CLICKHOUSE': f'clickhouse://default@127.0.0.1:{port}'}
             both(build, env, f' over {version[-1]}', bool(os.environ.get('KILN_LONG_TESTS')))
+            many_days(build, env['KILN_TEST_CLICKHOUSE'])
             with open(os.path.join(folder, 'statements')) as file:
                 lines = file.read().splitlines()
             errors = [line for line in lines if line.startswith('ERROR')]
