@@ -200,26 +200,30 @@ static void spool_request(struct clickhouse *c, struct store_request *r, struct 
         r->samples += r->puts[i].profile->n_samples;
 }
 
+static int check_spool_size(struct clickhouse *c, struct err *e)
+{
+    struct spool *s = &c->spool;
+    pthread_mutex_lock(&s->lock);
+    int code = s->bytes > c->at.spool_bytes ? STORE_BUSY : 0;
+    if (code)
+        err_set(e, "%llu bytes wait for ClickHouse, which is the limit%s%s: try again later",
+                (unsigned long long)s->bytes, s->failing ? "; " : "", s->failing ? s->why : "");
+    pthread_mutex_unlock(&s->lock);
+    return code;
+}
+
 static void clickhouse_commit(void *driver, struct store_request **requests, size_t n)
 {
     struct clickhouse *c = driver;
-    struct spool *s = &c->spool;
     struct arena *arena = NULL;
     struct err e;
-    pthread_mutex_lock(&s->lock);
-    uint64_t before = s->open ? s->open->bytes : 0;
+    uint64_t before = spool_begin_commit(&c->spool);
     for (size_t i = 0; i < n; i++) {
-        if (s->bytes > c->at.spool_bytes) {
-            requests[i]->code = STORE_BUSY;
-            err_set(&requests[i]->error,
-                    "%llu bytes wait for ClickHouse, which is the limit%s%s: try again later",
-                    (unsigned long long)s->bytes, s->failing ? "; " : "", s->failing ? s->why : "");
-            continue;
-        }
-        spool_request(c, requests[i], &arena);
+        requests[i]->code = check_spool_size(c, &requests[i]->error);
+        if (!requests[i]->code)
+            spool_request(c, requests[i], &arena);
     }
-    int code = spool_sync(s, before, &e);
-    pthread_mutex_unlock(&s->lock);
+    int code = spool_sync(&c->spool, before, &e);
     for (size_t i = 0; i < n && code; i++)
         if (!requests[i]->code) {
             requests[i]->code = code;
@@ -232,26 +236,10 @@ static void clickhouse_commit(void *driver, struct store_request **requests, siz
 
 // --- other driver functions ---
 
-// A commit holds the spool's lock during writes, which are slow on a slow disk. If it is locked,
-// the counters keep their last values.
-static void read_spool(struct clickhouse *c)
-{
-    struct spool *s = &c->spool;
-    if (pthread_mutex_trylock(&s->lock))
-        return;
-    c->spooled = (struct store_counters){.repeated = s->repeated,
-                                         .remote_up = !s->failing,
-                                         .spool_bytes = s->bytes,
-                                         .spool_batches = s->n_segments,
-                                         .spool_nanos = (uint64_t)spool_lag(s, c->options.clock()),
-                                         .remote_batches = s->sends,
-                                         .remote_failures = s->failures};
-    pthread_mutex_unlock(&s->lock);
-}
-
 static void clickhouse_counters(void *driver, struct store_counters *counters)
 {
     struct clickhouse *c = driver;
+    struct spool *s = &c->spool;
     pthread_mutex_lock(&c->lock);
     counters->days_dropped = c->days_dropped;
     counters->cache_bytes = (c->written.mask + 1) * sizeof *c->written.slots +
@@ -259,20 +247,19 @@ static void clickhouse_counters(void *driver, struct store_counters *counters)
                             (c->ids.mask + 1) * sizeof *c->ids.slots;
     for (const struct stacks_cache *at = c->caches; at; at = at->next)
         counters->cache_bytes += at->size;
-    read_spool(c);
-    struct store_counters spooled = c->spooled;
     pthread_mutex_unlock(&c->lock);
-    counters->repeated += spooled.repeated;
-    counters->profiles -=
-        spooled.repeated < counters->profiles ? spooled.repeated : counters->profiles;
+    pthread_mutex_lock(&s->lock);
+    counters->repeated += s->repeated;
+    counters->profiles -= s->repeated < counters->profiles ? s->repeated : counters->profiles;
     counters->remote = true;
-    counters->remote_up = spooled.remote_up;
-    counters->spool_bytes = spooled.spool_bytes;
+    counters->remote_up = !s->failing;
+    counters->spool_bytes = s->bytes;
     counters->spool_limit = c->at.spool_bytes;
-    counters->spool_batches = spooled.spool_batches;
-    counters->spool_nanos = spooled.spool_nanos;
-    counters->remote_batches = spooled.remote_batches;
-    counters->remote_failures = spooled.remote_failures;
+    counters->spool_batches = s->n_segments;
+    counters->spool_nanos = (uint64_t)spool_lag(s, c->options.clock());
+    counters->remote_batches = s->sends;
+    counters->remote_failures = s->failures;
+    pthread_mutex_unlock(&s->lock);
 }
 
 static int clickhouse_backup(void *driver, const char *to, struct err *e)

@@ -67,8 +67,9 @@ struct segment_file {
     uint64_t seq, batch;
     int fd; // -1: closed for writing
     uint64_t bytes, rows;
-    int64_t first; // arrival of the first rows, CLOCK_REALTIME
-    int64_t due;   // when it is sent at the latest, CLOCK_MONOTONIC
+    uint64_t durable; // bytes of acknowledged rows, while it is open
+    int64_t first;    // arrival of the first rows, CLOCK_REALTIME
+    int64_t due;      // when it is sent at the latest, CLOCK_MONOTONIC
     bool attempted;
     bool is_cut; // bytes after cut were discarded, but the file could not be truncated
     uint64_t cut;
@@ -85,10 +86,13 @@ struct spool {
     uint64_t next_seq, done_seq; // segments up to done_seq are in ClickHouse
     uint64_t bytes, n_segments;
     bool flush, stopping, failing;
-    char why[512];    // reason for failing
+    bool committing; // the open segment is written: only the committing thread closes it
+    bool wanted;     // and the sender waits for it
+    char why[512];   // reason for failing
+    uint64_t sends, failures, sent_rows, repeated;
+    // Committing thread only.
     int broken;       // a failed write could not be undone: the next spool_sync fails
     struct err error; // for broken
-    uint64_t sends, failures, sent_rows, repeated;
 };
 
 // A lossy set: an id in it was added; an id not in it may have been.
@@ -139,7 +143,6 @@ struct clickhouse {
     struct id stack_key;        // protected by lock; see clickhouse_stack_key
     struct known stored;        // rows that ClickHouse has; sending thread only
     struct spool spool;
-    struct store_counters spooled; // last known state of the spool; protected by lock
     pthread_t sender;
     bool has_sender, has_lock;
 };
@@ -243,10 +246,13 @@ void id_cache_add(struct id_cache *c, struct id key, struct id id);
 void spool_init(struct spool *s);
 int spool_open(struct spool *s, const char *directory, struct err *e);
 void spool_close(struct spool *s);
-// The caller holds the lock. spool_begin returns the open segment and creates it if needed. Puts
-// are durable after spool_sync. A failed spool_append discards only its own puts, unless the
+// Of the committing thread, which does not hold the lock: others do not wait for its disk. A commit
+// begins with spool_begin_commit, which returns the bytes of the open segment, and ends with
+// spool_sync. spool_begin returns the open segment and creates it if needed. Puts are durable after
+// spool_sync. A failed spool_append discards only its own puts, unless the
 // partial record cannot be removed: then the next spool_sync fails. A failed spool_sync discards
 // everything appended since the previous one: the segment is cut back to `before` bytes.
+uint64_t spool_begin_commit(struct spool *s);
 int spool_begin(struct spool *s, struct segment_file **open, struct err *e);
 int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct err *e);
 int spool_sync(struct spool *s, uint64_t before, struct err *e);

@@ -198,8 +198,9 @@ void spool_close(struct spool *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-// --- writing; the caller holds the lock ---
+// --- writing ---
 
+// The caller holds the lock.
 static void seal_segment(struct spool *s)
 {
     if (s->open && s->open->fd >= 0)
@@ -207,6 +208,15 @@ static void seal_segment(struct spool *s)
     if (s->open)
         s->open->fd = -1;
     s->open = NULL;
+}
+
+uint64_t spool_begin_commit(struct spool *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->committing = true;
+    uint64_t bytes = s->open ? s->open->bytes : 0;
+    pthread_mutex_unlock(&s->lock);
+    return bytes;
 }
 
 int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
@@ -220,7 +230,7 @@ int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
         free(f);
         return err_set(e, "no memory for the spool");
     }
-    f->seq = s->next_seq++;
+    f->seq = s->next_seq;
     segment_path(s, f, path);
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     int code = f->fd < 0 ? set_spool_error(s, "make a file", e) : sync_spool_directory(s, e);
@@ -229,14 +239,16 @@ int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
             close(f->fd);
             unlink(path);
         }
-        s->next_seq--; // otherwise a flush would wait for it
         free(f);
         return code;
     }
+    pthread_mutex_lock(&s->lock);
+    s->next_seq++;
     *s->last = f;
     s->last = &f->next;
     s->n_segments++;
     s->open = *to = f;
+    pthread_mutex_unlock(&s->lock);
     return 0;
 }
 
@@ -294,6 +306,7 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
                 s->error = *e;
             }
         } else {
+            pthread_mutex_lock(&s->lock);
             f->bytes += out.n;
             f->rows += rows;
             s->bytes += out.n;
@@ -301,6 +314,7 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
                 f->first = spool_now();
                 f->due = budget_now() + LONGEST_WAIT;
             }
+            pthread_mutex_unlock(&s->lock);
         }
     }
     out_fini(&out);
@@ -311,28 +325,28 @@ int spool_sync(struct spool *s, uint64_t before, struct err *e)
 {
     struct segment_file *f = s->open;
     int code = s->broken;
-    if (!f)
-        return 0;
     if (code)
         *e = s->error;
-    else if (fdatasync(f->fd))
+    else if (f && fdatasync(f->fd))
         code = set_spool_error(s, "sync", e);
+    bool is_cut = f && code && ftruncate(f->fd, (off_t)before);
     s->broken = 0;
-    if (code) {
+    pthread_mutex_lock(&s->lock);
+    if (f && code) {
         s->bytes -= f->bytes - before;
         f->bytes = before;
-        if (ftruncate(f->fd, (off_t)before)) {
-            f->is_cut = true;
-            f->cut = before;
-        }
-        seal_segment(s); // a file with a failed write gets no more data
-        pthread_cond_signal(&s->work);
-        return code;
+        f->is_cut = is_cut;
+        f->cut = before;
     }
-    if (f->bytes >= LARGEST_SEGMENT)
+    if (f)
+        f->durable = f->bytes;
+    // A file with a failed write gets no more data.
+    if (f && (code || s->wanted || f->bytes >= LARGEST_SEGMENT))
         seal_segment(s);
+    s->wanted = s->committing = false;
     pthread_cond_signal(&s->work);
-    return 0;
+    pthread_mutex_unlock(&s->lock);
+    return code;
 }
 
 // --- sending ---
@@ -353,7 +367,7 @@ struct segment_file *spool_take(struct spool *s)
             f = NULL;
             break;
         }
-        if (!f || (f == s->open && !f->bytes)) {
+        if (!f || (f == s->open && !f->durable)) {
             if (s->stopping) {
                 f = NULL;
                 break;
@@ -365,8 +379,13 @@ struct segment_file *spool_take(struct spool *s)
         if (f != s->open)
             break;
         if (s->flush || s->stopping || f->rows >= ENOUGH_ROWS || budget_now() >= f->due) {
-            seal_segment(s);
-            break;
+            if (!s->committing) {
+                seal_segment(s);
+                break;
+            }
+            s->wanted = true;
+            pthread_cond_wait(&s->work, &s->lock);
+            continue;
         }
         spool_wait_until(&s->work, &s->lock, f->due);
     }
@@ -461,7 +480,7 @@ void spool_flush(struct spool *s, int64_t nanos, struct budget *budget)
     if (budget_lock(budget, &s->lock))
         return;
     uint64_t target = s->next_seq - 1;
-    if (s->open && s->open->seq == target && !s->open->bytes)
+    if (s->open && s->open->seq == target && !s->open->durable)
         target--;
     while (s->done_seq < target && !s->failing && !s->stopping && budget_now() < until &&
            (!budget || budget_check(budget) == BUDGET_OK)) {
