@@ -71,7 +71,8 @@ struct segment_file {
     int64_t first;    // arrival of the first rows, CLOCK_REALTIME
     int64_t due;      // when it is sent at the latest, CLOCK_MONOTONIC
     bool attempted;
-    bool is_cut; // bytes after cut were discarded, but the file could not be truncated
+    bool is_noted; // the user was told that it is torn or damaged
+    bool is_cut;   // bytes after cut were discarded, but the file could not be truncated
     uint64_t cut;
     struct segment_file *next;
 };

@@ -58,6 +58,13 @@ static void read_puts(struct sending *s, const uint8_t *bytes, size_t n)
             s->puts[s->n++] = put;
         }
     }
+    if (b.p == b.end || s->f->is_noted)
+        return;
+    s->f->is_noted = true;
+    clickhouse_note(s->c,
+                    "the last %zu of %zu bytes of a segment in the spool %s cannot be read: a "
+                    "crash interrupted a push that was not acknowledged, or the file is damaged",
+                    (size_t)(b.end - b.p), n, s->c->spool.directory);
 }
 
 // --- duplicate ids ---
