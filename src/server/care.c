@@ -245,7 +245,8 @@ void api_delete_service(struct call *c)
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "service_name is missing: which service?");
         return;
     }
-    int result = store_delete_service(c->server->store, c->tenant, service, &n, &e);
+    int result =
+        store_delete_service(c->server->store, c->tenant, service, arena_budget(c->arena), &n, &e);
     if (!result) {
         result = changes_forget_service(c->server->changes, c->tenant, service, &e);
         if (result)

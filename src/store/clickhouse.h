@@ -456,8 +456,8 @@ int clickhouse_maintain(void *driver, bool all, struct err *e);
 int64_t clickhouse_time(const void *driver);
 // Call before this server stores anything: age counts from the newest day that others stored.
 int clickhouse_begin_retention(struct clickhouse *c, struct err *e);
-int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
-                              struct err *e);
+int clickhouse_delete_service(void *driver, struct str tenant, struct str service,
+                              struct budget *budget, uint64_t *n, struct err *e);
 int clickhouse_stats(void *driver, struct str tenant, struct budget *budget,
                      struct store_stats *stats, struct err *e);
 int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,

@@ -253,16 +253,18 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
 
 // --- services ---
 
-static int wait_for_mutations(struct clickhouse *c, struct err *e)
+static int wait_for_mutations(struct clickhouse *c, struct arena *arena, struct err *e)
 {
     char sql[256];
+    struct unpack rows;
     snprintf(sql, sizeof sql,
              "SELECT count() FROM system.mutations WHERE database = '%s' AND is_done = 0 "
              "FORMAT RowBinary",
              c->at.database);
     for (int i = 0; i < 600; i++) {
-        uint64_t left;
-        int code = clickhouse_number(c, str_from(sql), &left, e);
+        int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
+        uint64_t left = code ? 0 : row_u64(&rows);
+        code = clickhouse_rows_end(c, &rows, code, e);
         if (code || !left)
             return code;
         nanosleep(&(struct timespec){0, 100 * 1000000}, NULL);
@@ -279,6 +281,7 @@ static int delete_found(struct clickhouse *c, const struct store_select *select,
         return STORE_BUSY;
     }
     struct out in, sql;
+    struct unpack rows;
     out_init_arena(&in, arena);
     out_text(&in, " WHERE tenant = ");
     sql_text(&in, select->tenant);
@@ -295,34 +298,36 @@ static int delete_found(struct clickhouse *c, const struct store_select *select,
     out_printf(&sql, "SELECT toUInt64(sum(first)) FROM %s.profiles", c->at.database);
     clickhouse_where(&sql, select, f, IN_PROFILES);
     out_text(&sql, " FORMAT RowBinary");
-    int code = clickhouse_number(c, out_result(&sql), n, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
+    *n = code ? 0 : row_u64(&rows);
+    code = clickhouse_rows_end(c, &rows, code, e);
     // Profiles last: as long as some are left, an interrupted deletion can be repeated.
     for (int i = 0; i < 3 && !code; i++) {
         sql.n = 0;
         out_printf(&sql, "ALTER TABLE %s.%s%s%s%s DELETE", c->at.database, day_tables[i],
                    local_suffix(c), cluster_clause(c), c->at.cluster);
         out_str(&sql, out_result(&in));
-        code = clickhouse_query(c, out_result(&sql), NULL, NULL, e);
+        code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     }
     arena_try_end(arena);
     return code;
 }
 
-int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
-                              struct err *e)
+int clickhouse_delete_service(void *driver, struct str tenant, struct str service,
+                              struct budget *budget, uint64_t *n, struct err *e)
 {
     struct clickhouse *c = driver;
     struct store_matcher matcher = {STORE_EQ, STR("service_name"), service, NULL};
     struct store_select select = {
         .tenant = tenant, .matchers = &matcher, .n_matchers = 1, .end = INT64_MAX};
-    struct arena *arena = arena_new(0);
+    struct arena *arena = arena_new_in(budget, 0);
     struct finding f;
     *n = 0;
     int code = arena ? clickhouse_find(c, &select, arena, &f, e) : err_set(e, "no memory");
     if (!code && f.n)
         code = delete_found(c, &select, &f, arena, n, e);
     if (!code && f.n)
-        code = wait_for_mutations(c, e);
+        code = wait_for_mutations(c, arena, e);
     arena_free(arena);
     return code;
 }

@@ -64,8 +64,8 @@ struct store_driver {
                    struct err *e);
     int (*maintain)(void *driver, bool all, struct err *e);
     int64_t (*time)(const void *driver);
-    int (*delete_service)(void *driver, struct str tenant, struct str service, uint64_t *n,
-                          struct err *e);
+    int (*delete_service)(void *driver, struct str tenant, struct str service,
+                          struct budget *budget, uint64_t *n, struct err *e);
     int (*backup)(void *driver, const char *to, struct err *e);
     int (*check)(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
                  struct err *e);

@@ -419,8 +419,8 @@ void hours_tidy(struct lite *lite, struct db *db, bool over);
 // number of deleted profiles to *n.
 int delete_rest(struct lite *lite, struct db *db, struct str tenant, int64_t number, uint64_t *n,
                 struct err *e);
-int sqlite_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
-                          struct err *e);
+int sqlite_delete_service(void *driver, struct str tenant, struct str service,
+                          struct budget *budget, uint64_t *n, struct err *e);
 int sqlite_backup(void *driver, const char *to, struct err *e);
 int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
                  struct err *e);

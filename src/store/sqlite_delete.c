@@ -233,8 +233,8 @@ static void record_delete_failure(struct lite *lite, int code, const struct err 
     }
 }
 
-int sqlite_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
-                          struct err *e)
+int sqlite_delete_service(void *driver, struct str tenant, struct str service,
+                          struct budget *budget, uint64_t *n, struct err *e)
 {
     struct lite *lite = driver;
     struct arena *arena = arena_new(0);

@@ -485,10 +485,10 @@ int64_t store_time(const struct store *s)
     return s->driver->time(s->state);
 }
 
-int store_delete_service(struct store *s, struct str tenant, struct str service, uint64_t *n,
-                         struct err *e)
+int store_delete_service(struct store *s, struct str tenant, struct str service,
+                         struct budget *budget, uint64_t *n, struct err *e)
 {
-    return is_tenant(tenant) ? s->driver->delete_service(s->state, tenant, service, n, e)
+    return is_tenant(tenant) ? s->driver->delete_service(s->state, tenant, service, budget, n, e)
                              : bad_tenant(tenant, e);
 }
 

@@ -293,9 +293,10 @@ int store_maintain(struct store *store, bool all, struct err *e);
 // (store/retention.h).
 int64_t store_time(const struct store *store);
 // Deletes everything of a service before it returns, put ids included: a repeated put is stored
-// again. *n: number of removed profiles.
-int store_delete_service(struct store *store, struct str tenant, struct str service, uint64_t *n,
-                         struct err *e);
+// again. *n: number of removed profiles. budget (may be NULL) limits the wait for another machine;
+// a deletion that it ends can be repeated.
+int store_delete_service(struct store *store, struct str tenant, struct str service,
+                         struct budget *budget, uint64_t *n, struct err *e);
 // Writes a consistent copy into directory to, which is created if missing and must not contain a
 // store. Reads and writes continue meanwhile. If the call fails, the caller removes what is left in
 // to.

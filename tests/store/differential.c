@@ -413,8 +413,8 @@ static void do_delete(void)
     settle(SECOND_SERVER);
     deleted[of] = true;
     trace("delete %.*s %.*s", (int)tenant.n, tenant.p, (int)service.n, service.p);
-    if (store_delete_service(stores[EMBEDDED], tenant, service, &n[0], &e) ||
-        store_delete_service(stores[server], tenant, service, &n[1], &e))
+    if (store_delete_service(stores[EMBEDDED], tenant, service, NULL, &n[0], &e) ||
+        store_delete_service(stores[server], tenant, service, NULL, &n[1], &e))
         die("delete", &e);
     char a[32], b[32];
     snprintf(a, sizeof a, "%" PRIu64 " removed", n[0]);

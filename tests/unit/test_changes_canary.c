@@ -795,7 +795,7 @@ static void deleted_in_between(void **state)
     look(c, 19);
     look(c, 30);
     lasting(f, c, 1, &entries);
-    must(store_delete_service(f->store, TENANT, STR("shop"), &n, &e), &e);
+    must(store_delete_service(f->store, TENANT, STR("shop"), NULL, &n, &e), &e);
     must(changes_forget_service(c, TENANT, STR("shop"), &e), &e);
     lasting(f, c, 0, &entries);
     assert_int_equal(number(f, "SELECT (SELECT count(*) FROM version_window) +"
@@ -833,7 +833,7 @@ static void clock_and_retention(void **state)
     lasting(f, c, 1, &entries);
     assert_true(entries[0].gone == 0);
     // All profiles are dropped and those of the last hours come again.
-    must(store_delete_service(f->store, TENANT, STR("shop"), &n, &e), &e);
+    must(store_delete_service(f->store, TENANT, STR("shop"), NULL, &n, &e), &e);
     s.from = 38;
     put(f, s);
     s = usual;

@@ -416,14 +416,14 @@ static void deleted_services(void **state)
     struct changes *c = open_job(f, f->dir);
     look(c, 170);
     assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 2);
-    must(store_delete_service(f->store, STR("anonymous"), STR("shop"), &n, &e), &e);
+    must(store_delete_service(f->store, STR("anonymous"), STR("shop"), NULL, &n, &e), &e);
     must(changes_forget_service(c, STR("anonymous"), STR("shop"), &e), &e);
     for (size_t i = list(f, c, "anonymous", CHANGES_VERDICT_ANY, &entries); i-- > 0;)
         assert_str(entries[i].service, "stays");
     look(c, 171);
     assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
     // One that is deleted behind the job's back is noticed.
-    must(store_delete_service(f->store, STR("anonymous"), STR("stays"), &n, &e), &e);
+    must(store_delete_service(f->store, STR("anonymous"), STR("stays"), NULL, &n, &e), &e);
     put_hours(f, &s, 100, 171);
     look(c, 172);
     assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 0);

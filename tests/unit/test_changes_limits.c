@@ -371,7 +371,7 @@ static void deleted_behind_an_idle_one(void **state)
     struct changes *c = open_job(f, (struct changes_options){0});
     look(c, 300);
     look(c, 349);
-    must(store_delete_service(f->store, TENANT, STR("lost"), &n, &e), &e);
+    must(store_delete_service(f->store, TENANT, STR("lost"), NULL, &n, &e), &e);
     look(c, 350);
     assert_true(has_service(f, "idle") && has_service(f, "shop") && !has_service(f, "lost"));
     changes_close(c);

@@ -253,7 +253,7 @@ static void test_ids_of_profiles_without_a_time(void **state)
     assert_int_equal(merge(f, everything(CPU))->n_profiles, 5);
     uint64_t n;
     struct err e;
-    must(store_delete_service(f->store, STR("anonymous"), STR("web"), &n, &e), &e);
+    must(store_delete_service(f->store, STR("anonymous"), STR("web"), NULL, &n, &e), &e);
     assert_int_equal(n, 1);
     put_timed(f, "web", "a", T0 + DAY + SECOND, true, PROFILE_CPU, 1, STR("id-1"));
     assert_int_equal(merge(f, everything(CPU))->n_profiles, 5);
@@ -494,7 +494,7 @@ static void test_a_service_can_be_deleted(void **state)
     must(store_maintain(f->store, true, &e), &e);
     put(f, "web", "a", T0, PROFILE_CPU, 2, STR(""));
     uint64_t n;
-    must(store_delete_service(f->store, STR("anonymous"), STR("web"), &n, &e), &e);
+    must(store_delete_service(f->store, STR("anonymous"), STR("web"), NULL, &n, &e), &e);
     assert_true(n >= 2);
     assert_string_equal(folded(f, merge(f, everything(CPU))), expected(f, PROFILE_CPU, 1, 2, 1, 1));
     put(f, "web", "a", T0, PROFILE_CPU, 3, STR(""));
@@ -638,11 +638,11 @@ static void test_deleted_ids_are_forgotten(void **state)
         assert_int_equal(merge(f, everything(INUSE))->n_profiles, 3);
         if (i == 1)
             must(store_maintain(f->store, true, &e), &e);
-        must(store_delete_service(f->store, STR("anonymous"), STR("api"), &n, &e), &e);
+        must(store_delete_service(f->store, STR("anonymous"), STR("api"), NULL, &n, &e), &e);
         assert_int_equal(n, 2);
         assert_int_equal(merge(f, everything(INUSE))->n_profiles, 1);
     }
-    must(store_delete_service(f->store, STR("anonymous"), STR("none"), &n, &e), &e);
+    must(store_delete_service(f->store, STR("anonymous"), STR("none"), NULL, &n, &e), &e);
     assert_int_equal(n, 0);
     check_store(f);
 }
@@ -1270,7 +1270,7 @@ static void *crowd_care(void *arg)
         uint64_t n;
         must(store_maintain(c->f->store, true, &e), &e);
         put(c->f, "gone", "a", T0, PROFILE_HEAP, 1, STR(""));
-        must(store_delete_service(c->f->store, STR("anonymous"), STR("gone"), &n, &e), &e);
+        must(store_delete_service(c->f->store, STR("anonymous"), STR("gone"), NULL, &n, &e), &e);
         c->asked++;
     }
     return NULL;

@@ -285,7 +285,7 @@ static void test_read_and_put_while_closing(void **state)
         assert_int_equal(total_of(f, TENANT, NULL).n, i + 1);
         if (i % 30 == 29) {
             must(put(f, TENANT, "gone", T0, i, &e), &e);
-            must(store_delete_service(f->store, TENANT, STR("gone"), &gone, &e), &e);
+            must(store_delete_service(f->store, TENANT, STR("gone"), NULL, &gone, &e), &e);
         }
     }
     c.stop = true;
@@ -505,7 +505,7 @@ static void test_days_of_other_formats(void **state)
     must(put(f, TENANT, "a", T0 + 2 * DAY, 1, &e), &e);
     assert_false(exists(f, "2024-10-04.db.damaged-1") || exists(f, "2024-10-05.db.damaged-1"));
     assert_false(exists(f, "2024-10-05.db-wal"));
-    must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
+    must(store_delete_service(f->store, TENANT, STR("a"), NULL, &n, &e), &e);
     assert_int_equal(store_check(f->store, note, NULL, &e), STORE_CORRUPT);
     change(f, "2024-10-05", "PRAGMA user_version=3");
     assert_int_equal(total_of(f, TENANT, NULL).n, 1);
@@ -591,7 +591,7 @@ static void test_older_days_are_migrated(void **state)
         assert_int_equal(total_of(f, TENANT, "a").n, 2);
         assert_int_equal(number_of(f, "SELECT count(*) FROM series"), 2);
         // A deletion forgets both kinds of ids.
-        must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
+        must(store_delete_service(f->store, TENANT, STR("a"), NULL, &n, &e), &e);
         assert_int_equal(n, 2);
         must(put_with_id(f, T0, "one", &e), &e);
         must(put_with_id(f, T0, "two", &e), &e);
@@ -600,8 +600,8 @@ static void test_older_days_are_migrated(void **state)
         must(store_maintain(f->store, true, &e), &e);
         must(store_check(f->store, note, NULL, &e), &e);
         assert_int_equal(total_of(f, TENANT, NULL).n, 3);
-        must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
-        must(store_delete_service(f->store, TENANT, STR("b"), &n, &e), &e);
+        must(store_delete_service(f->store, TENANT, STR("a"), NULL, &n, &e), &e);
+        must(store_delete_service(f->store, TENANT, STR("b"), NULL, &n, &e), &e);
     }
 }
 
@@ -787,7 +787,7 @@ static void test_an_interrupted_deletion(void **state)
     int64_t services = number_of(f, "SELECT count(*) FROM service");
     struct lite *lite = open_driver(f, &driver);
     lite->stopping = true;
-    assert_int_equal(sqlite_delete_service(lite, TENANT, STR("a"), &n, &e), STORE_BUSY);
+    assert_int_equal(sqlite_delete_service(lite, TENANT, STR("a"), NULL, &n, &e), STORE_BUSY);
     driver->close(lite);
     assert_int_equal(number_of(f, "SELECT count(*) FROM service"), services);
     assert_int_equal(number_of(f, "SELECT count(*) FROM fresh"), 1);
@@ -819,7 +819,7 @@ static void test_the_rest_of_a_deletion(void **state)
     lite->options.clock = now_of_days;
     must(sqlite_maintain(lite, false, &e), &e);
     lite->stopping = true;
-    assert_int_equal(sqlite_delete_service(lite, TENANT, STR("a"), &n, &e), STORE_BUSY);
+    assert_int_equal(sqlite_delete_service(lite, TENANT, STR("a"), NULL, &n, &e), STORE_BUSY);
     lite->stopping = false;
     lite->n_deleting++;
     must(sqlite_maintain(lite, false, &e), &e);
@@ -850,7 +850,7 @@ static void test_put_while_deleting(void **state)
     assert_int_equal(pthread_create(&thread, NULL, put_again_and_again, f), 0);
     assert_int_equal(pthread_create(&closer, NULL, close_again_and_again, &c), 0);
     for (int i = 0; i < 10; i++) {
-        must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
+        must(store_delete_service(f->store, TENANT, STR("a"), NULL, &n, &e), &e);
         removed += n;
     }
     pthread_join(thread, NULL);
@@ -858,7 +858,7 @@ static void test_put_while_deleting(void **state)
     pthread_join(closer, NULL);
     assert_int_equal(removed + total_of(f, TENANT, "a").n, 300);
     must(store_check(f->store, note, NULL, &e), &e);
-    must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
+    must(store_delete_service(f->store, TENANT, STR("a"), NULL, &n, &e), &e);
     assert_int_equal(removed + n, 300);
     assert_int_equal(number_of(f, "SELECT (SELECT count(*) FROM fresh) + (SELECT count(*) FROM "
                                   "block) + (SELECT count(*) FROM symbol)"),

@@ -253,10 +253,10 @@ static void test_deleted(void **state)
     uint64_t n;
     fill(f, "api", &sums, &ignored);
     fill(f, "web", &ignored, &ignored);
-    must(store_delete_service(f->store, STR("t"), STR("web"), &n, &e), &e);
+    must(store_delete_service(f->store, STR("t"), STR("web"), NULL, &n, &e), &e);
     assert_int_equal(n, 2 * PROFILES);
     check_merge(f, select_all(), &sums, false);
-    must(store_delete_service(f->store, STR("t"), STR("api"), &n, &e), &e);
+    must(store_delete_service(f->store, STR("t"), STR("api"), NULL, &n, &e), &e);
     assert_int_equal(merge(f, select_all())->n_nodes, 1);
     // The same again is the same, not twice as much.
     struct sums again = {0};
