@@ -263,6 +263,7 @@ static void set_options(struct exchange *x, const struct net_request *r)
     if (r->connect_timeout_ms)
         lib.easy_setopt(x->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)r->connect_timeout_ms);
     lib.easy_setopt(x->curl, CURLOPT_FRESH_CONNECT, (long)r->once);
+    lib.easy_setopt(x->curl, CURLOPT_FORBID_REUSE, (long)r->once);
     lib.easy_setopt(x->curl, CURLOPT_NOSIGNAL, 1L);
     lib.easy_setopt(x->curl, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
     lib.easy_setopt(x->curl, CURLOPT_ERRORBUFFER, x->why);
