@@ -179,14 +179,14 @@ static int64_t request_time_left(const struct budget *budget, int64_t ms)
     return left < 1 ? 1 : left < ms ? left : ms;
 }
 
-// budget may be NULL. When it ends, the query is abandoned here, and ClickHouse stops it after its
-// max_execution_time.
 bool clickhouse_has_stopped(struct clickhouse *c)
 {
     int64_t at = atomic_load(&c->stop_at);
     return at && budget_now() >= at;
 }
 
+// budget may be NULL. When it ends, the query is abandoned here, and ClickHouse stops it after its
+// max_execution_time. once: it must not be sent twice.
 static int run_exchange(struct clickhouse *c, const char *url, struct str body, int64_t ms,
                         bool once, struct budget *budget, struct exchange *x, struct err *e)
 {
