@@ -71,6 +71,8 @@ struct segment_file {
     int64_t first;    // arrival of the first rows, CLOCK_REALTIME
     int64_t due;      // when it is sent at the latest, CLOCK_MONOTONIC
     bool attempted;
+    uint8_t *decision; // that the full disk did not take, allocated by malloc; sending thread only
+    size_t n_decision;
     bool is_noted; // the user was told that it is torn or damaged
     bool is_cut;   // bytes after cut were discarded, but the file could not be truncated
     uint64_t cut;

@@ -229,6 +229,18 @@ static int find_stored_ids(struct sending *s, enum some_puts some, struct err *e
     return code;
 }
 
+// A disk that is full may be full of this spool, so sending must not wait for it. The decision is
+// lost if the process ends before the segment is sent.
+static int keep_decision(struct segment_file *f, const struct pack *b, struct err *e)
+{
+    f->decision = malloc(b->n + 1);
+    if (!f->decision)
+        return err_set(e, "no memory to send to ClickHouse");
+    memcpy(f->decision, b->p, b->n);
+    f->n_decision = b->n;
+    return 0;
+}
+
 // Determines which puts are duplicates, of this segment or of others. The decision is made once and
 // saved in the segment, because a retry must send the same rows.
 static int decide_duplicates(struct sending *s, struct err *e)
@@ -259,6 +271,8 @@ static int decide_duplicates(struct sending *s, struct err *e)
             pack_varint(&b, i);
     code = spool_append_decision(&s->c->spool, s->f, s->whole, (struct str){(const char *)b.p, b.n},
                                  e);
+    if (code == STORE_FULL)
+        code = keep_decision(s->f, &b, e);
     if (!code) {
         pthread_mutex_lock(&s->c->spool.lock);
         s->c->spool.repeated += n_repeated;
@@ -517,6 +531,9 @@ int clickhouse_send(struct clickhouse *c, struct segment_file *f, const uint8_t 
         arena_caught(s.arena, e);
     } else {
         read_puts(&s, bytes, n);
+        struct unpack kept = {f->decision, f->decision + f->n_decision, false};
+        if (f->decision)
+            read_decision(&s, &kept);
         code = send_puts(&s, e);
         arena_try_end(s.arena);
     }

@@ -189,6 +189,7 @@ void spool_close(struct spool *s)
         next = f->next;
         if (f->fd >= 0)
             close(f->fd);
+        free(f->decision);
         free(f);
     }
     if (s->lock_fd >= 0)
@@ -412,6 +413,7 @@ void spool_give(struct spool *s, struct segment_file *f, bool sent, const struct
         s->bytes -= f->bytes;
         s->n_segments--;
         s->sent_rows += f->rows;
+        free(f->decision);
         free(f);
     } else {
         snprintf(s->why, sizeof s->why, "%s", e->message);
