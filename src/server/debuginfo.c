@@ -79,7 +79,7 @@ struct debuginfo *debuginfo_open(const struct debuginfo_options *options, struct
     }
     d->o = *options;
     snprintf(d->directory, n, "%s/debuginfo", options->data);
-    pthread_mutex_init(&d->naming, NULL);
+    pthread_mutex_init(&d->naming_lock, NULL);
     pthread_mutex_init(&d->names, NULL);
     uploads_init(d);
     // Parts that clients did not complete before the last stop.
@@ -97,7 +97,7 @@ void debuginfo_close(struct debuginfo *d)
     if (!d)
         return;
     uploads_fini(d);
-    pthread_mutex_destroy(&d->naming);
+    pthread_mutex_destroy(&d->naming_lock);
     pthread_mutex_destroy(&d->names);
     free(d->directory);
     free(d);

@@ -9,6 +9,7 @@
 enum { DEBUGINFO_UNKNOWN = 1 << 15 };
 
 struct upload;
+struct naming;
 
 // Bytes of a tenant's complete files.
 struct usage {
@@ -31,8 +32,9 @@ struct debuginfo {
     pthread_t sweeper; // removes parts that nobody continues
     bool has_sweeper;
 
-    // Names are looked up one query at a time, so that the memory for it is bounded.
-    pthread_mutex_t naming;
+    // Queries that look up names, one of each tenant at a time.
+    pthread_mutex_t naming_lock;
+    struct naming *naming;
     // Held while names are written to the store, or deleted from it because their file was
     // replaced. replaced counts that: names that were looked up before it are not written.
     pthread_mutex_t names;
