@@ -142,8 +142,8 @@ static enum MHD_Result receive_head(struct web_request *r, const char *method, c
     r->last = web_header(&r->x, "Transfer-Encoding").p;
     if (web_head_is_ambiguous(r, method, version) || !is_number) {
         web_answer_refusal(r, 400, "invalid_argument",
-                           "a header is malformed, or Content-Length, Transfer-Encoding or Host is "
-                           "ambiguous");
+                           "a header is malformed, or one of Content-Length, Transfer-Encoding, "
+                           "Host, Authorization, X-Scope-OrgID and Origin is ambiguous");
         r->last = true;
         refuse_request(r);
         return send_answer(r);

@@ -298,6 +298,8 @@ def smuggling_cases():
     yield 'a control character in a name', framed('X\x01A: b', 'Content-Length: 0'), True
     yield 'no host', framed('Content-Length: 0', host=None), True
     yield 'two hosts', framed('Host: evil.example', 'Content-Length: 0'), True
+    for name, values in (('Authorization', ('Bearer a', 'Bearer b')), ('X-Scope-OrgID', ('a', 'b')), ('Origin', ('http://a', 'http://b'))):
+        yield f'two of {name}', framed(*(f'{name}: {value}' for value in values), 'Content-Length: 0'), True
     yield 'an absolute URI of another host', framed(method='GET', path='http://evil.example/ready'), True
     yield 'HTTP/9.9', framed(method='GET', path='/ready', version='HTTP/9.9'), True
     yield 'HTTP/1.10', framed(method='GET', path='/ready', version='HTTP/1.10'), True
