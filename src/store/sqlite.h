@@ -96,6 +96,7 @@ struct reader {
     struct db db;
     uint64_t epoch, used;
     struct budget *budget; // cancels statements and reading symbols; NULL: no limit
+    size_t charged;        // bytes of the symbols that the reader uses, charged to budget
     struct reader *next;
 };
 
@@ -219,10 +220,10 @@ int reader_take(struct lite *lite, struct str tenant, int64_t number, struct rea
 // under a reader without a lock, so that its results are unusable.
 int reader_give(struct lite *lite, struct reader *reader, int code, struct err *e);
 // Returns the symbols as of the reader's transaction or later. They do not change until they are
-// given back.
+// given back, and are charged to the reader's budget until then. One at a time.
 int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t service, ZSTD_DCtx *zstd,
                         struct reader_symbols **symbols, struct err *e);
-void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols);
+void reader_symbols_give(struct lite *lite, struct reader *reader, struct reader_symbols *symbols);
 // Drops all connections and symbols of days that were moved or removed.
 void reader_forget(struct lite *lite);
 

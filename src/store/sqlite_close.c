@@ -398,7 +398,7 @@ static int join_symbols(struct closing *c, bool last, struct err *e)
         arena_try_end(c->symbols.arena);
     }
     c->chunk = symbols->symbols->chunk;
-    reader_symbols_give(c->lite, symbols);
+    reader_symbols_give(c->lite, c->reader, symbols);
     return 0;
 }
 

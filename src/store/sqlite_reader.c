@@ -172,6 +172,27 @@ static int explain_too_large(struct lite *lite, struct reader *reader, int64_t s
     return STORE_BUSY;
 }
 
+// Charges the reader's budget for symbols of this size, in total.
+static int charge_symbols(struct reader *reader, size_t size, struct err *e)
+{
+    size_t more = size > reader->charged ? size - reader->charged : 0;
+    if (!reader->budget)
+        return 0;
+    if (budget_take(reader->budget, more)) {
+        budget_explain(reader->budget, e);
+        return STORE_BUSY;
+    }
+    reader->charged += more;
+    return 0;
+}
+
+static void release_charge(struct reader *reader)
+{
+    if (reader->budget)
+        budget_release(&reader->budget->account, reader->charged);
+    reader->charged = 0;
+}
+
 // Reads new chunks. A chunk that does not continue the previous one means that the chunks were
 // rewritten: start over.
 static int read_new_chunks(struct lite *lite, struct reader *reader, struct reader_symbols *s,
@@ -192,13 +213,17 @@ static int read_new_chunks(struct lite *lite, struct reader *reader, struct read
         sqlite3_bind_int64(q, 2, s->symbols->chunk);
         int rc, result = 0;
         s->symbols->budget = reader->budget;
-        while (!result && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        while (!result && !code && (rc = sqlite3_step(q)) == SQLITE_ROW) {
             result = symbols_unpack(s->symbols, db_blob(q, 1), zstd, e);
-            if (!result)
+            if (!result) {
                 s->symbols->chunk = sqlite3_column_int64(q, 0);
+                code = charge_symbols(reader, symbols_size(s->symbols), e);
+            }
         }
         s->symbols->budget = NULL;
         sqlite3_reset(q);
+        if (code) // the next reader continues, too
+            return code;
         if (!result)
             return rc == SQLITE_DONE ? 0 : db_error(&reader->db, rc, "read", e);
         if (result == SYMBOLS_CANCELED) // the next reader continues with the next chunk
@@ -310,15 +335,14 @@ static void release_version(struct lite *lite, struct reader_symbols *symbols, b
 static int next_version(struct lite *lite, struct reader *reader, struct reader_symbols *s,
                         ZSTD_DCtx *zstd, struct reader_symbols **next, struct err *e)
 {
+    int code = charge_symbols(reader, symbols_size(s->symbols), e);
+    if (code)
+        return code;
     struct reader_symbols *made = new_version(reader, s->service);
-    // Old versions in use count too, so that readers stay within the limit.
-    pthread_mutex_lock(&lite->read);
-    bool room = lite->read_symbols + symbols_size(s->symbols) <= lite->options.memory;
-    pthread_mutex_unlock(&lite->read);
-    if (made && room)
+    if (made)
         made->symbols = symbols_copy(s->symbols, lite->options.memory);
-    int code = made && made->symbols ? read_new_chunks(lite, reader, made, zstd, e)
-                                     : explain_too_large(lite, reader, s->service, e);
+    code = made && made->symbols ? read_new_chunks(lite, reader, made, zstd, e)
+                                 : explain_too_large(lite, reader, s->service, e);
     if (code) {
         if (made)
             made->next = NULL;
@@ -365,6 +389,8 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
             if (!shared)
                 code = read_new_chunks(lite, reader, s, zstd, e);
             size_t size = s->symbols ? symbols_size(s->symbols) : 0;
+            if (!code)
+                code = charge_symbols(reader, size, e);
             pthread_mutex_lock(&lite->read);
             lite->read_symbols += size - s->size;
             s->size = size;
@@ -377,14 +403,17 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
         if (*found == s)
             return 0;
         release_version(lite, s, false);
+        if (!*found)
+            release_charge(reader);
         if (code || *found)
             return code;
     }
 }
 
-void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols)
+void reader_symbols_give(struct lite *lite, struct reader *reader, struct reader_symbols *symbols)
 {
     release_version(lite, symbols, true);
+    release_charge(reader);
 }
 
 // --- series ---

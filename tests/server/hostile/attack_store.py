@@ -105,6 +105,29 @@ def memory_lowered(ctx):
         ctx.same('with the old limit everything is there', s.total('fat', h, SAMPLES), fat)
 
 
+@scenario(7)
+def symbols_in_use(ctx):
+    """Three tenants ask for many services at once whose symbols fill what a service may have: these count for the tenants'
+    memory, and something is left for the others."""
+    bad = [f'token-of-bad-{i}' for i in range(3)]
+    tokens = ''.join(f'  - {{token: {token}, scopes: [push, read], tenants: [bad{i}]}}\n' for i, token in enumerate(bad))
+    with Crowd(ctx, settings=AUTH + tokens) as c:
+        pushes = [gzip.compress(many_symbols(i, 20000), 1) for i in range(5)]
+        services = [(f'fat{k}', bearer(bad[k % 3])) for k in range(24)]
+        for service, h in services:
+            for profile in pushes:
+                c.server.post(PUSH, push_body(labels_of(service), profile), {**PROTO, **h})
+
+        def ask(service, h):
+            query = {**last_hour(), 'profileTypeID': SAMPLES, 'labelSelector': '{service_name="%s"}' % service, 'maxNodes': 16}
+            return [c.server.post(QUERIER + 'SelectMergeStacktraces', json.dumps(query).encode(), {**JSON, **h})[0] for _ in range(3)]
+        with c.attack('queries of many symbols'):
+            results = at_once([lambda service=service, h=h: ask(service, h) for service, h in services])
+        statuses = {status for result in results for status in result or ['none']}
+        ctx.check('they are answered, or refused for memory', statuses <= {200, 429, 504}, statuses)
+        ctx.check('some are answered', 200 in statuses, statuses)
+
+
 def debug_file(folder):
     source, elf = os.path.join(folder, 'd.c'), os.path.join(folder, 'd.elf')
     with open(source, 'w') as file:
