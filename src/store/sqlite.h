@@ -114,6 +114,8 @@ struct reader_symbols {
     struct reader_symbols *next;
 };
 
+enum { EPOCHS = 1024 };
+
 struct lite {
     struct store_options options;
     char *directory;
@@ -141,7 +143,8 @@ struct lite {
     pthread_mutex_t read; // protects the rest; never held during disk reads
     struct reader *readers;
     struct reader_symbols *symbols;
-    uint64_t read_tick, epoch;
+    uint64_t read_tick;
+    uint64_t epochs[EPOCHS]; // of days, by a hash of tenant and number: reader_forget counts them
     uint64_t unshared_epoch; // counts down; epochs of readers without a WAL
     uint64_t days_dropped, hours_closed, close_failures;
     struct claim *claims;
@@ -224,8 +227,11 @@ int reader_give(struct lite *lite, struct reader *reader, int code, struct err *
 int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t service, ZSTD_DCtx *zstd,
                         struct reader_symbols **symbols, struct err *e);
 void reader_symbols_give(struct lite *lite, struct reader *reader, struct reader_symbols *symbols);
-// Drops all connections and symbols of days that were moved or removed.
-void reader_forget(struct lite *lite);
+// Drops connections and symbols of a day that was moved or removed, or whose services were deleted.
+void reader_forget(struct lite *lite, struct str tenant, int64_t number);
+// Whether the day was not forgotten since the reader was opened.
+bool reader_is_current(struct lite *lite, const struct reader *reader);
+void reader_forget_all(struct lite *lite);
 
 // A series of the select, with one of its columns.
 struct found {

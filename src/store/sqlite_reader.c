@@ -17,6 +17,15 @@ static void free_reader(struct reader *reader)
     free(reader);
 }
 
+static void free_readers(struct reader *readers)
+{
+    while (readers) {
+        struct reader *next = readers->next;
+        free_reader(readers);
+        readers = next;
+    }
+}
+
 // SQLite progress handler: a non-zero result cancels the statement.
 static int check_reader_budget(void *context)
 {
@@ -24,12 +33,18 @@ static int check_reader_budget(void *context)
     return reader->budget && budget_check(reader->budget) != BUDGET_OK;
 }
 
+// The caller holds lite->read.
+static uint64_t *epoch_of(struct lite *lite, struct str tenant, int64_t number)
+{
+    return &lite->epochs[hash_bytes(tenant.p, tenant.n, (uint64_t)number) % EPOCHS];
+}
+
 int reader_take(struct lite *lite, struct str tenant, int64_t number, struct reader **found,
                 struct err *e)
 {
     struct reader *reader = NULL;
     pthread_mutex_lock(&lite->read);
-    uint64_t epoch = lite->epoch;
+    uint64_t epoch = *epoch_of(lite, tenant, number);
     for (struct reader **at = &lite->readers; *at; at = &(*at)->next)
         if ((*at)->number == number && str_eq(str_from((*at)->tenant), tenant)) {
             reader = *at;
@@ -88,7 +103,7 @@ int reader_give(struct lite *lite, struct reader *reader, int code, struct err *
     reader->budget = NULL;
     db_rollback(&reader->db);
     pthread_mutex_lock(&lite->read);
-    if (reader->epoch != lite->epoch) {
+    if (reader->epoch != *epoch_of(lite, str_from(reader->tenant), reader->number)) {
         old = reader;
         old->next = NULL;
     } else {
@@ -137,25 +152,48 @@ static void unlink_version(struct lite *lite, struct reader_symbols **at,
     *freed = s;
 }
 
-void reader_forget(struct lite *lite)
+void reader_forget(struct lite *lite, struct str tenant, int64_t number)
 {
     struct reader_symbols *freed = NULL;
+    struct reader *readers = NULL;
     pthread_mutex_lock(&lite->read);
-    struct reader *readers = lite->readers;
-    lite->readers = NULL;
-    lite->epoch++;
-    for (struct reader_symbols **at = &lite->symbols; *at;)
-        if ((*at)->users == 0)
+    ++*epoch_of(lite, tenant, number);
+    for (struct reader **at = &lite->readers, *r; (r = *at);)
+        if (r->number == number && str_eq(str_from(r->tenant), tenant)) {
+            *at = r->next;
+            r->next = readers;
+            readers = r;
+        } else {
+            at = &r->next;
+        }
+    for (struct reader_symbols **at = &lite->symbols, *s; (s = *at);)
+        if (s->users == 0 && s->number == number && str_eq(str_from(s->tenant), tenant))
             unlink_version(lite, at, &freed);
         else
-            at = &(*at)->next;
+            at = &s->next;
     pthread_mutex_unlock(&lite->read);
     free_versions(freed);
-    while (readers) {
-        struct reader *next = readers->next;
-        free_reader(readers);
-        readers = next;
-    }
+    free_readers(readers);
+}
+
+void reader_forget_all(struct lite *lite)
+{
+    pthread_mutex_lock(&lite->read);
+    struct reader *readers = lite->readers;
+    struct reader_symbols *freed = lite->symbols;
+    lite->readers = NULL;
+    lite->symbols = NULL;
+    pthread_mutex_unlock(&lite->read);
+    free_versions(freed);
+    free_readers(readers);
+}
+
+bool reader_is_current(struct lite *lite, const struct reader *reader)
+{
+    pthread_mutex_lock(&lite->read);
+    bool is = reader->epoch == *epoch_of(lite, str_from(reader->tenant), reader->number);
+    pthread_mutex_unlock(&lite->read);
+    return is;
 }
 
 // Sets the error of a service whose symbols exceed the store's whole memory limit.
@@ -313,7 +351,9 @@ static void release_version(struct lite *lite, struct reader_symbols *symbols, b
     symbols->users--;
     symbols->readers -= reader;
     for (struct reader_symbols **at = &lite->symbols; *at;)
-        if ((*at)->users == 0 && ((*at)->stale || (*at)->epoch != lite->epoch))
+        if ((*at)->users == 0 &&
+            ((*at)->stale ||
+             (*at)->epoch != *epoch_of(lite, str_from((*at)->tenant), (*at)->number)))
             unlink_version(lite, at, &freed);
         else
             at = &(*at)->next;
