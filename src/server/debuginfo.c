@@ -80,7 +80,8 @@ struct debuginfo *debuginfo_open(const struct debuginfo_options *options, struct
     d->o = *options;
     snprintf(d->directory, n, "%s/debuginfo", options->data);
     pthread_mutex_init(&d->naming_lock, NULL);
-    pthread_mutex_init(&d->names, NULL);
+    for (size_t i = 0; i < DEBUGINFO_LOCKS; i++)
+        pthread_mutex_init(&d->names[i], NULL);
     uploads_init(d);
     // Parts that clients did not complete before the last stop.
     if (options->store)
@@ -98,7 +99,8 @@ void debuginfo_close(struct debuginfo *d)
         return;
     uploads_fini(d);
     pthread_mutex_destroy(&d->naming_lock);
-    pthread_mutex_destroy(&d->names);
+    for (size_t i = 0; i < DEBUGINFO_LOCKS; i++)
+        pthread_mutex_destroy(&d->names[i]);
     free(d->directory);
     free(d);
 }

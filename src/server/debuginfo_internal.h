@@ -6,7 +6,7 @@
 
 #include "server/debuginfo.h"
 
-enum { DEBUGINFO_UNKNOWN = 1 << 15 };
+enum { DEBUGINFO_UNKNOWN = 1 << 15, DEBUGINFO_LOCKS = 256 };
 
 struct upload;
 struct naming;
@@ -35,9 +35,10 @@ struct debuginfo {
     // Queries that look up names, one of each tenant at a time.
     pthread_mutex_t naming_lock;
     struct naming *naming;
-    // Held while names are written to the store, or deleted from it because their file was
-    // replaced. replaced counts that: names that were looked up before it are not written.
-    pthread_mutex_t names;
+    // By a hash of the tenant. Held while names of it are written to the store, or deleted from it
+    // because their file was replaced. replaced counts that: names that were looked up before it
+    // are not written.
+    pthread_mutex_t names[DEBUGINFO_LOCKS];
     _Atomic uint64_t replaced;
     // Hashes of addresses that their file has no name for: it is not opened for them again.
     _Atomic uint64_t unknown[DEBUGINFO_UNKNOWN];

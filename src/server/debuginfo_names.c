@@ -66,14 +66,19 @@ static void remember_unknown(const struct naming *n, uint64_t offset)
     *slot = hash;
 }
 
+static pthread_mutex_t *names_lock(struct debuginfo *d, struct str tenant)
+{
+    return &d->names[hash_bytes(tenant.p, tenant.n, 0) % DEBUGINFO_LOCKS];
+}
+
 void debuginfo_forget(struct debuginfo *d, struct str tenant, struct str id)
 {
     struct err e;
-    pthread_mutex_lock(&d->names);
+    pthread_mutex_lock(names_lock(d, tenant));
     d->replaced++;
     if (store_forget_names(d->o.store, tenant, id, &e))
         server_log("warn", "names of an older debug file stay", "error", e.message, NULL);
-    pthread_mutex_unlock(&d->names);
+    pthread_mutex_unlock(names_lock(d, tenant));
 }
 
 // Unless a file was replaced while names were looked up: they may be of the old one.
@@ -82,11 +87,11 @@ static void keep_names(struct naming *n)
     struct err e;
     if (!n->n_names)
         return;
-    pthread_mutex_lock(&n->d->names);
+    pthread_mutex_lock(names_lock(n->d, n->tenant));
     if (n->d->replaced == n->replaced &&
         store_name(n->d->o.store, n->tenant, n->names, n->n_names, &e))
         server_log("warn", "names are not kept", "error", e.message, NULL);
-    pthread_mutex_unlock(&n->d->names);
+    pthread_mutex_unlock(names_lock(n->d, n->tenant));
 }
 
 // --- look-ups ---
