@@ -228,6 +228,32 @@ def crowded_bodies(ctx):
 STATUS_LINE = re.compile(rb'HTTP/1\.[01] \d\d\d ')
 
 
+@scenario(2)
+def bodies_of_several_tenants(ctx):
+    """Three tenants send bodies that fill what each may hold: together they leave something to the others."""
+    tenants = [f'token-of-bad-{i}' for i in range(3)]
+    tokens = ''.join(f'  - {{token: {token}, scopes: [push], tenants: [bad{i}]}}\n' for i, token in enumerate(tenants))
+    size, chunk = 40 << 20, bytes(1 << 20)
+    with Crowd(ctx, settings=AUTH + tokens) as c:
+        stopping = threading.Event()
+
+        def send(token):
+            while not stopping.is_set():
+                with contextlib.suppress(OSError), c.server.socket() as s:
+                    s.sendall(head('POST', '/ingest?name=large.cpu', token, size))
+                    for _ in range(size // len(chunk) - 1):
+                        s.sendall(chunk)
+                    stopping.wait(1.5)
+        threads = [threading.Thread(target=send, args=(token,), daemon=True) for token in tenants * 8]
+        with c.attack('bodies of three tenants', least=6):
+            for t in threads:
+                t.start()
+            stopping.wait(6)
+        stopping.set()
+        for t in threads:
+            t.join(15)
+
+
 def count_answers(data):
     """Of a client that leaves when it is told to: libmicrohttpd sends some refusals twice."""
     ends = [m.start() for m in STATUS_LINE.finditer(data)] + [len(data)]
