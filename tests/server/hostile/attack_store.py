@@ -300,6 +300,10 @@ def dwarf_bombs(ctx):
             query = json.dumps({**last_hour(), 'profileTypeID': CPU, 'labelSelector': '{service_name="%s"}' % service}).encode()
             return c.server.post(QUERIER + 'SelectMergeStacktraces', query, {**JSON, **bearer(token)})[0]
 
+        large = b'\xab' * 20
+        with c.attack('a large file, twice', memory=500):
+            for _ in range(2):
+                upload(BAD, large, elf_of([(b'.debug_info', bytes(400 << 20))], large))
         own = b'\xcd' * 20
         upload(GOOD, own, elf_of([(b'.debug_abbrev', b'\1\x11\0\0\0\0'), (b'.debug_info', bytes(12))], own))
         for i, (name, sections) in enumerate(bombs.items()):
