@@ -120,7 +120,7 @@ static enum MHD_Result send_answer(struct web_request *r)
         web_answer_make(r);
     if (!r->response)
         return MHD_NO;
-    web_set_phase(r->server, r->connection, WEB_SENDING, NULL);
+    web_set_phase(r->server, r->connection, WEB_SENDING, r);
     return web_library.queue_response(r->connection, (unsigned)r->x.status, r->response);
 }
 
@@ -165,7 +165,7 @@ static enum MHD_Result receive_head(struct web_request *r, const char *method, c
         }
     }
     if (!r->refused) {
-        web_set_phase(s, r->connection, WEB_BODY, NULL);
+        web_set_phase(s, r->connection, WEB_BODY, r);
         return MHD_YES;
     }
     // If the body will not be read to its end, refuse at once. An answer at this point closes the
