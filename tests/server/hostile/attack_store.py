@@ -120,7 +120,7 @@ def symbols_in_use(ctx):
 
         def ask(service, h):
             query = {**last_hour(), 'profileTypeID': SAMPLES, 'labelSelector': '{service_name="%s"}' % service, 'maxNodes': 16}
-            return [c.server.post(QUERIER + 'SelectMergeStacktraces', json.dumps(query).encode(), {**JSON, **h})[0] for _ in range(3)]
+            return [c.server.post(QUERIER + 'SelectMergeStacktraces', json.dumps(query).encode(), {**JSON, **h})[0] for _ in range(2)]
         with c.attack('queries of many symbols'):
             results = at_once([lambda service=service, h=h: ask(service, h) for service, h in services])
         statuses = {status for result in results for status in result or ['none']}
