@@ -9,11 +9,22 @@ static void note_peak(struct budget_account *account, size_t held)
         ;
 }
 
+// Whether an account that holds so much, including bytes that its parent does not hold yet, leaves
+// enough to others.
+static bool leaves_enough(const struct budget_account *a, size_t held, size_t bytes)
+{
+    const struct budget_account *parent = a->parent;
+    if (!a->times_left || !parent || !parent->limit)
+        return true;
+    size_t others = parent->held + bytes, left = parent->limit - others;
+    return others > parent->limit || held / a->times_left <= left; // over the limit: it says so
+}
+
 struct budget_account *budget_charge(struct budget_account *account, size_t bytes)
 {
     for (struct budget_account *a = account; a; a = a->parent) {
         size_t held = atomic_fetch_add(&a->held, bytes) + bytes;
-        if (a->limit && (held > a->limit || held < bytes)) {
+        if ((a->limit && (held > a->limit || held < bytes)) || !leaves_enough(a, held, bytes)) {
             for (struct budget_account *b = account;; b = b->parent) {
                 atomic_fetch_sub(&b->held, bytes);
                 if (b == a)

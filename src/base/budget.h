@@ -17,6 +17,9 @@ struct budget_account {
     const char *owner;             // for messages: "this request", "tenant a", "the server"
     size_t limit;                  // bytes; 0: no limit
     struct budget_account *parent; // NULL for the process's account
+    // It may hold at most so many times as much as its parent has left, so that several accounts
+    // never take all of it. 0: any amount.
+    unsigned times_left;
     _Atomic size_t held, peak;
 };
 

@@ -269,6 +269,7 @@ static int otlp_add_sample(struct otlp *o, struct group *g, const struct otlp_sa
         return index_error(o, "stack_table", s->stack);
     const int64_t *locations = stack->locations.items;
     size_t n = 0;
+    arena_spend(o->arena, 1 + stack->locations.n);
     for (; n < stack->locations.n; n++) {
         g->frames = arena_push(o->arena, g->frames, n, &g->cap_frames, sizeof *g->frames);
         if (otlp_build_location(o, g, locations[n], &g->frames[n]))
@@ -350,7 +351,6 @@ static int otlp_read_profile(struct otlp *o, const struct otlp_raw_profile *raw,
         assign_sample_fields(o, &samples[i]);
         if (sample_service(o, &samples[i], &service))
             return -1;
-        arena_spend(o->arena, 1);
         size_t at_group = o->n;
         uint64_t hash = hash_bytes(service.p, service.n, 0);
         for (struct hash_probe list_item = hash_find(&index, hash); hash_hit(&index, &list_item);
@@ -385,6 +385,7 @@ static int otlp_add_attributes(struct otlp *o, const struct otlp_resource *from,
             return -1;
         struct str value = attribute_text(o, pairs[i].value);
         size_t k = 0;
+        arena_spend(o->arena, 1 + *n / 8);
         while (k < *n && !str_eq((*list)[k].key, key))
             k++;
         if (!value.n || !key.n || k < *n)

@@ -23,6 +23,7 @@ enum {
     SEND_RATE = 4 << 10,
     SETTLED_NS = 250000000, // age at which a new connection may be evicted
     SLOW_NS = 2000000000,   // under memory pressure, slower transfers may be cut off
+    LARGE_PART = 8,         // of the memory: those who hold less are not cut off
     SLICE = 128,            // connections checked per lock acquisition
 };
 
@@ -87,8 +88,9 @@ static enum web_list list_of(const struct web_connection *c)
 }
 
 void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phase phase,
-                   struct web_request *busy)
+                   struct web_request *r)
 {
+    struct web_request *busy = phase == WEB_WORKING ? r : NULL;
     struct web_connection *at = web_connection_of(c);
     if (!at)
         return;
@@ -99,6 +101,7 @@ void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phas
     at->since = now;
     at->moved = at->moved_at_first = 0;
     at->busy = busy;
+    at->owner = r && r->admitted ? r->x.owner : NULL;
     if (busy && (at->reset || at->list == WEB_LIST_CUT))
         busy->x.budget.cancelled = true;
     if (at->list != WEB_LIST_CUT) {
@@ -238,14 +241,26 @@ static bool is_too_slow(const struct web_server *s, struct web_connection *c, in
     return c->phase == WEB_SENDING && is_crawling(c, seconds, SEND_RATE);
 }
 
-// Memory is short: cuts off the body or answer that has been moving longest.
+// Returns the transfer in a list that has been moving longest, of owners that hold a large part of
+// the memory; NULL: none has been moving for long.
+static struct web_connection *find_slowest(struct web_server *s, enum web_list list, int64_t now)
+{
+    const size_t large = s->o.account->limit / LARGE_PART;
+    struct web_connection *c = s->lists[list].first;
+    while (c && now - c->since > SLOW_NS && c->owner && c->owner->account.held < large)
+        c = c->next;
+    return c && now - c->since > SLOW_NS ? c : NULL;
+}
+
+// Memory is short: cuts off the body or answer that has been moving longest, of those who hold
+// much.
 static void relieve_memory_pressure(struct web_server *s, int64_t now)
 {
-    struct web_connection *slowest = s->lists[WEB_LIST_BODY].first,
-                          *sending = s->lists[WEB_LIST_SENDING].first;
+    struct web_connection *slowest = find_slowest(s, WEB_LIST_BODY, now),
+                          *sending = find_slowest(s, WEB_LIST_SENDING, now);
     if (!slowest || (sending && sending->since < slowest->since))
         slowest = sending;
-    if (!slowest || now - slowest->since <= SLOW_NS)
+    if (!slowest)
         return;
     s->cut_off++;
     cut_off(s, slowest);

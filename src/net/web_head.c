@@ -6,8 +6,13 @@
 // --- headers as libmicrohttpd parsed them ---
 
 struct framing {
-    unsigned lengths, encodings, hosts, malformed;
+    unsigned lengths, encodings, malformed;
+    unsigned seen, repeated; // of singles: which ones, and how many more than once
 };
+
+// Headers of which there may be one, because a proxy may have checked, or added, another one than
+// the first.
+static const char *const singles[] = {"Host", "Authorization", "X-Scope-OrgID", "Origin"};
 
 // RFC 9110, 5.6.2
 static bool is_field_name(const char *p, size_t n)
@@ -35,7 +40,11 @@ static enum MHD_Result count_framing(void *context, enum MHD_ValueKind kind, con
     f->malformed += !is_field_name(name, n_name) || (value && !is_field_value(value, n_value));
     f->lengths += strcasecmp(name, "Content-Length") == 0;
     f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
-    f->hosts += strcasecmp(name, "Host") == 0;
+    for (size_t i = 0; i < sizeof singles / sizeof *singles; i++)
+        if (strcasecmp(name, singles[i]) == 0) {
+            f->repeated += (f->seen >> i) & 1;
+            f->seen |= 1u << i;
+        }
     return MHD_YES;
 }
 
@@ -106,11 +115,11 @@ static bool differs_from_bytes(struct web_request *r, const char *method, const 
 
 bool web_head_is_ambiguous(struct web_request *r, const char *method, const char *version)
 {
-    struct framing f = {0, 0, 0, 0};
+    struct framing f = {0};
     web_library.get_connection_values_n(r->connection, MHD_HEADER_KIND, count_framing, &f);
     struct str encoding = web_header(&r->x, "Transfer-Encoding");
     bool unknown = encoding.p && !(encoding.n == 7 && strncasecmp(encoding.p, "chunked", 7) == 0);
-    return f.malformed || f.lengths > 1 || f.encodings > 1 || f.hosts > 1 ||
+    return f.malformed || f.lengths > 1 || f.encodings > 1 || f.repeated ||
            (f.lengths && f.encodings) || unknown ||
            (parses_in_place() && differs_from_bytes(r, method, version));
 }

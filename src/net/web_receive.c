@@ -120,7 +120,7 @@ static enum MHD_Result send_answer(struct web_request *r)
         web_answer_make(r);
     if (!r->response)
         return MHD_NO;
-    web_set_phase(r->server, r->connection, WEB_SENDING, NULL);
+    web_set_phase(r->server, r->connection, WEB_SENDING, r);
     return web_library.queue_response(r->connection, (unsigned)r->x.status, r->response);
 }
 
@@ -142,8 +142,8 @@ static enum MHD_Result receive_head(struct web_request *r, const char *method, c
     r->last = web_header(&r->x, "Transfer-Encoding").p;
     if (web_head_is_ambiguous(r, method, version) || !is_number) {
         web_answer_refusal(r, 400, "invalid_argument",
-                           "a header is malformed, or Content-Length, Transfer-Encoding or Host is "
-                           "ambiguous");
+                           "a header is malformed, or one of Content-Length, Transfer-Encoding, "
+                           "Host, Authorization, X-Scope-OrgID and Origin is ambiguous");
         r->last = true;
         refuse_request(r);
         return send_answer(r);
@@ -165,7 +165,7 @@ static enum MHD_Result receive_head(struct web_request *r, const char *method, c
         }
     }
     if (!r->refused) {
-        web_set_phase(s, r->connection, WEB_BODY, NULL);
+        web_set_phase(s, r->connection, WEB_BODY, r);
         return MHD_YES;
     }
     // If the body will not be read to its end, refuse at once. An answer at this point closes the

@@ -64,6 +64,7 @@ struct web_connection {
     _Atomic uint64_t moved;   // bytes transferred in the phase
     uint64_t moved_at_first;  // moved + 1 at the end of the grace period; 0: not over
     struct web_request *busy; // in WEB_WORKING: canceled if the client disconnects
+    struct web_owner *owner;  // of the admitted request; NULL: none
     char *uri;                // of the beginning request, which takes it when its head is complete
 };
 
@@ -129,10 +130,9 @@ static inline struct web_request *web_request_of(struct web_exchange *x)
 
 // Returns what kiln keeps about a connection, or NULL if out of memory when it began.
 struct web_connection *web_connection_of(struct MHD_Connection *c);
-// Moves the connection to another phase. busy: the request being processed, or NULL. Takes the
-// server's lock.
+// Moves the connection to another phase. r: its request, or NULL. Takes the server's lock.
 void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phase phase,
-                   struct web_request *busy);
+                   struct web_request *r);
 // Records that bytes of a body or an answer were transferred.
 void web_note_moved(struct MHD_Connection *c, uint64_t bytes);
 // Whether more than three quarters of the server's memory are in use.

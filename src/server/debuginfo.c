@@ -79,8 +79,9 @@ struct debuginfo *debuginfo_open(const struct debuginfo_options *options, struct
     }
     d->o = *options;
     snprintf(d->directory, n, "%s/debuginfo", options->data);
-    pthread_mutex_init(&d->naming, NULL);
-    pthread_mutex_init(&d->names, NULL);
+    pthread_mutex_init(&d->naming_lock, NULL);
+    for (size_t i = 0; i < DEBUGINFO_LOCKS; i++)
+        pthread_mutex_init(&d->names[i], NULL);
     uploads_init(d);
     // Parts that clients did not complete before the last stop.
     if (options->store)
@@ -97,8 +98,9 @@ void debuginfo_close(struct debuginfo *d)
     if (!d)
         return;
     uploads_fini(d);
-    pthread_mutex_destroy(&d->naming);
-    pthread_mutex_destroy(&d->names);
+    pthread_mutex_destroy(&d->naming_lock);
+    for (size_t i = 0; i < DEBUGINFO_LOCKS; i++)
+        pthread_mutex_destroy(&d->names[i]);
     free(d->directory);
     free(d);
 }

@@ -6,9 +6,10 @@
 
 #include "server/debuginfo.h"
 
-enum { DEBUGINFO_UNKNOWN = 1 << 15 };
+enum { DEBUGINFO_UNKNOWN = 1 << 15, DEBUGINFO_LOCKS = 256 };
 
 struct upload;
+struct naming;
 
 // Bytes of a tenant's complete files.
 struct usage {
@@ -31,11 +32,13 @@ struct debuginfo {
     pthread_t sweeper; // removes parts that nobody continues
     bool has_sweeper;
 
-    // Names are looked up one query at a time, so that the memory for it is bounded.
-    pthread_mutex_t naming;
-    // Held while names are written to the store, or deleted from it because their file was
-    // replaced. replaced counts that: names that were looked up before it are not written.
-    pthread_mutex_t names;
+    // Queries that look up names, one of each tenant at a time.
+    pthread_mutex_t naming_lock;
+    struct naming *naming;
+    // By a hash of the tenant. Held while names of it are written to the store, or deleted from it
+    // because their file was replaced. replaced counts that: names that were looked up before it
+    // are not written.
+    pthread_mutex_t names[DEBUGINFO_LOCKS];
     _Atomic uint64_t replaced;
     // Hashes of addresses that their file has no name for: it is not opened for them again.
     _Atomic uint64_t unknown[DEBUGINFO_UNKNOWN];

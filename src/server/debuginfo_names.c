@@ -1,6 +1,8 @@
 // Names for frames that were stored with nothing but an address.
+#include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/debuginfo_internal.h"
@@ -10,11 +12,15 @@
 // What sections of one file may take once they are unpacked: a file of a few megabytes can claim
 // to be as large as it likes. They count for the budget.
 enum { UNPACKED_MAX = 1 << 30 };
+// The tables of a file's DWARF count for the budget, too: as much as its sections have.
+enum { TABLES_LEAST = 1 << 20, TABLES_MAX = 64 << 20 };
+enum { LOOKUPS_BETWEEN_RELEASES = 256 }; // of the file's pages
 
 struct naming {
     struct debuginfo *d;
     struct str tenant;
-    uint64_t replaced; // debuginfo.replaced when it began
+    struct naming *next; // under debuginfo.naming_lock
+    uint64_t replaced;   // debuginfo.replaced when it began
     struct arena *arena;
     struct model_profile *q;
     struct hash_table functions;
@@ -23,7 +29,10 @@ struct naming {
     size_t n_names;
     // Of the mapping under work.
     struct symbol_file *file;
-    size_t unpacked; // bytes of it that the budget is charged for
+    struct elf *elf; // of file
+    size_t charged;  // bytes that the budget is charged for it
+    size_t tables;   // those of them for DWARF
+    unsigned lookups;
     struct str id;
     uint32_t *locations;
     uint64_t *offsets, *vaddrs;
@@ -57,14 +66,19 @@ static void remember_unknown(const struct naming *n, uint64_t offset)
     *slot = hash;
 }
 
+static pthread_mutex_t *names_lock(struct debuginfo *d, struct str tenant)
+{
+    return &d->names[hash_bytes(tenant.p, tenant.n, 0) % DEBUGINFO_LOCKS];
+}
+
 void debuginfo_forget(struct debuginfo *d, struct str tenant, struct str id)
 {
     struct err e;
-    pthread_mutex_lock(&d->names);
+    pthread_mutex_lock(names_lock(d, tenant));
     d->replaced++;
     if (store_forget_names(d->o.store, tenant, id, &e))
         server_log("warn", "names of an older debug file stay", "error", e.message, NULL);
-    pthread_mutex_unlock(&d->names);
+    pthread_mutex_unlock(names_lock(d, tenant));
 }
 
 // Unless a file was replaced while names were looked up: they may be of the old one.
@@ -73,11 +87,11 @@ static void keep_names(struct naming *n)
     struct err e;
     if (!n->n_names)
         return;
-    pthread_mutex_lock(&n->d->names);
+    pthread_mutex_lock(names_lock(n->d, n->tenant));
     if (n->d->replaced == n->replaced &&
         store_name(n->d->o.store, n->tenant, n->names, n->n_names, &e))
         server_log("warn", "names are not kept", "error", e.message, NULL);
-    pthread_mutex_unlock(&n->d->names);
+    pthread_mutex_unlock(names_lock(n->d, n->tenant));
 }
 
 // --- look-ups ---
@@ -138,6 +152,8 @@ static bool take_frames(void *ctx, size_t i, const struct symbol_frame *frames, 
         return false;
     }
     arena_spend(n->arena, LOOKUP_STEPS);
+    if (++n->lookups % LOOKUPS_BETWEEN_RELEASES == 0)
+        elf_forget_pages(n->elf);
     if (n_frames > 0)
         add_frames(n, i, frames, n_frames);
     else
@@ -146,22 +162,52 @@ static bool take_frames(void *ctx, size_t i, const struct symbol_frame *frames, 
     return true;
 }
 
-// Whether there is room for what the file unpacks to, which is charged.
-static bool has_room(struct naming *n, struct elf *elf, struct err *e)
+static bool charge_file(struct naming *n, const struct elf *elf, size_t size, struct err *e)
 {
     struct budget *budget = arena_budget(n->arena);
-    size_t size = elf_unpacked_size(elf);
-    if (size > UNPACKED_MAX)
-        size = UNPACKED_MAX;
     struct budget_account *full = budget ? budget_charge(&budget->account, size) : NULL;
     if (full) {
-        err_set(e, "%s needs %zu MiB unpacked, above the memory limit of %s (%zu MiB)",
+        err_set(e, "%s needs %zu MiB to be read, above the memory limit of %s (%zu MiB)",
                 elf_path(elf), size >> 20, full->owner, full->limit >> 20);
         return false;
     }
-    n->unpacked = budget ? size : 0;
-    elf_limit_unpacking(elf, size ? size : 1);
+    n->charged += budget ? size : 0;
     return true;
+}
+
+// Bytes that the DWARF of the file has, unpacked.
+static size_t dwarf_size(const struct elf *elf)
+{
+    const struct elf_section *sections;
+    size_t n = elf_sections(elf, &sections), size = elf_unpacked_size(elf);
+    for (size_t i = 0; i < n; i++)
+        if (!(sections[i].flags & SHF_ALLOC) && sections[i].size <= TABLES_MAX)
+            size += sections[i].size;
+        else if (!(sections[i].flags & SHF_ALLOC))
+            size += TABLES_MAX;
+    return size;
+}
+
+// Whether there is room for what the file unpacks to and for tables of it, which is charged.
+static bool has_room(struct naming *n, struct elf *elf, struct err *e)
+{
+    size_t unpacked = elf_unpacked_size(elf), tables = elf_has_dwarf(elf) ? dwarf_size(elf) : 0;
+    if (unpacked > UNPACKED_MAX)
+        unpacked = UNPACKED_MAX;
+    n->tables = tables > TABLES_MAX ? TABLES_MAX : tables > TABLES_LEAST ? tables : TABLES_LEAST;
+    if (!charge_file(n, elf, unpacked + n->tables, e))
+        return false;
+    elf_limit_unpacking(elf, unpacked ? unpacked : 1);
+    return charge_file(n, elf, elf_sorting_size(elf), e);
+}
+
+// Called while DWARF is read.
+static bool may_go_on(void *context)
+{
+    struct naming *n = context;
+    struct budget *budget = arena_budget(n->arena);
+    elf_forget_pages(n->elf);
+    return !budget || budget_yield(budget) == BUDGET_OK;
 }
 
 static void close_file(struct naming *n)
@@ -170,17 +216,19 @@ static void close_file(struct naming *n)
     symbol_free(n->file);
     n->file = NULL;
     if (budget)
-        budget_release(&budget->account, n->unpacked);
-    n->unpacked = 0;
+        budget_release(&budget->account, n->charged);
+    n->charged = 0;
 }
 
 static struct symbol_file *open_file(struct naming *n)
 {
     // Nothing beside the file is looked for: it would be by paths that the file names.
-    const struct symbol_options options = {.no_debug_files = true,
-                                           .own_process = true,
-                                           .demangle = DEMANGLE_DEFAULT,
-                                           .cxx = demangle_cxx_iberty};
+    struct symbol_options options = {.no_debug_files = true,
+                                     .own_process = true,
+                                     .demangle = DEMANGLE_DEFAULT,
+                                     .cxx = demangle_cxx_iberty,
+                                     .go_on = may_go_on,
+                                     .go_on_ctx = n};
     struct err e;
     int fd = debuginfo_find(n->d, n->tenant, n->id);
     if (fd < 0)
@@ -193,6 +241,8 @@ static struct symbol_file *open_file(struct naming *n)
         elf_free(elf);
         elf = NULL;
     }
+    n->elf = elf;
+    options.memory_limit = n->tables;
     struct symbol_file *file = elf ? symbol_open_elf(elf, &options, &e) : NULL;
     if (!file)
         server_log("warn", "a debug file cannot be read", "error", e.message, NULL);
@@ -222,7 +272,7 @@ static void name_mapping(struct naming *n, uint32_t mapping)
         close_file(n);
         return;
     }
-    struct elf *elf = symbol_elf(n->file);
+    struct elf *elf = n->elf;
     struct elf_mapping place = {.start = m->start, .limit = m->limit, .offset = m->offset};
     elf_mapping_kernel(elf, &place, m->starts_at_text ? "_text" : "_stext");
     size_t kept = 0;
@@ -239,6 +289,7 @@ static void name_mapping(struct naming *n, uint32_t mapping)
     if (n->failed)
         arena_fail(n->arena, "%s", n->error.message);
     close_file(n);
+    arena_check(n->arena);
 }
 
 static void name_all(struct naming *n, const bool *wanted)
@@ -303,7 +354,7 @@ static bool find_wanted(struct debuginfo *d, struct str tenant, const struct mod
     return any;
 }
 
-static int name_locked(struct naming *n, const bool *wanted, struct err *e)
+static int try_to_name(struct naming *n, const bool *wanted, struct err *e)
 {
     struct naming *volatile held = n;
     struct arena_trap trap;
@@ -317,6 +368,42 @@ static int name_locked(struct naming *n, const bool *wanted, struct err *e)
     return 0;
 }
 
+// Adds n unless the tenant has one already.
+static bool add_naming(struct naming *n)
+{
+    pthread_mutex_lock(&n->d->naming_lock);
+    const struct naming *at = n->d->naming;
+    while (at && !str_eq(at->tenant, n->tenant))
+        at = at->next;
+    if (!at) {
+        n->next = n->d->naming;
+        n->d->naming = n;
+    }
+    pthread_mutex_unlock(&n->d->naming_lock);
+    return !at;
+}
+
+// Waits for the tenant's turn. Jumps if the budget of the arena ends first.
+static void begin_naming(struct naming *n)
+{
+    const struct timespec turn = {.tv_nsec = 1000000};
+    while (!add_naming(n)) {
+        arena_check(n->arena);
+        budget_rest(arena_budget(n->arena));
+        nanosleep(&turn, NULL);
+    }
+}
+
+static void end_naming(struct naming *n)
+{
+    pthread_mutex_lock(&n->d->naming_lock);
+    struct naming **at = &n->d->naming;
+    while (*at != n)
+        at = &(*at)->next;
+    *at = n->next;
+    pthread_mutex_unlock(&n->d->naming_lock);
+}
+
 int debuginfo_name(struct debuginfo *d, struct str tenant, struct store_stacks *stacks,
                    struct arena *arena, struct err *e)
 {
@@ -327,16 +414,10 @@ int debuginfo_name(struct debuginfo *d, struct str tenant, struct store_stacks *
         .d = d, .tenant = tenant, .arena = arena, .q = model_profile_derive(p, arena)};
     int code = 0;
     if (any) {
-        struct budget *budget = arena_budget(arena);
-        if (budget_lock(budget, &d->naming))
-            arena_check(arena);
-        if (budget)
-            budget->holds_lock = true;
+        begin_naming(&n);
         n.replaced = d->replaced;
-        code = name_locked(&n, wanted, e);
-        if (budget)
-            budget->holds_lock = false;
-        pthread_mutex_unlock(&d->naming);
+        code = try_to_name(&n, wanted, e);
+        end_naming(&n);
     }
     if (!code) {
         keep_names(&n);

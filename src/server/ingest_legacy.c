@@ -21,13 +21,12 @@ struct legacy {
     struct err e;
 };
 
-static void add_label(struct legacy *l, struct ingest_item *item, struct str name, struct str value)
+// Besides those of the name: __name__, pyroscope_spy, service_name or app_name, profile_name, and
+// what limits_labels may add.
+enum { MORE_LABELS = 5 };
+
+static void add_label(struct ingest_item *item, struct str name, struct str value)
 {
-    struct store_label *grown =
-        arena_array(l->call->arena, item->n_labels + 2, sizeof *item->labels);
-    if (item->n_labels)
-        memcpy(grown, item->labels, item->n_labels * sizeof *grown);
-    item->labels = grown;
     item->labels[item->n_labels++] = (struct store_label){name, value};
 }
 
@@ -47,15 +46,16 @@ static struct ingest_item *add_item(struct legacy *l, struct model_profile *p, s
     l->items = arena_push(l->call->arena, l->items, l->n, &l->cap, sizeof *l->items);
     struct ingest_item *item = &l->items[l->n++];
     *item = (struct ingest_item){.profile = p, .fallback_time = l->from};
-    add_label(l, item, STR("__name__"), metric);
-    add_label(l, item, STR("pyroscope_spy"), l->spy);
+    item->labels = arena_array(l->call->arena, l->name.n + MORE_LABELS, sizeof *item->labels);
+    add_label(item, STR("__name__"), metric);
+    add_label(item, STR("pyroscope_spy"), l->spy);
     for (size_t i = 0; i < l->name.n; i++)
         if (!str_starts(l->name.labels[i].name, STR("__")))
-            add_label(l, item, l->name.labels[i].name, l->name.labels[i].value);
+            add_label(item, l->name.labels[i].name, l->name.labels[i].value);
     if (!has_label(l, STR("service_name")))
-        add_label(l, item, STR("service_name"), app);
+        add_label(item, STR("service_name"), app);
     else if (keep_app && !has_label(l, STR("app_name")))
-        add_label(l, item, STR("app_name"), app);
+        add_label(item, STR("app_name"), app);
     return item;
 }
 
@@ -143,7 +143,7 @@ static int add_speedscope(struct legacy *l, struct codec_speedscope *s, bool sev
     }
     struct ingest_item *item = add_item(l, p, str_from(type->metric), app, true);
     if (s->name.n)
-        add_label(l, item, STR("profile_name"), s->name);
+        add_label(item, STR("profile_name"), s->name);
     return 0;
 }
 

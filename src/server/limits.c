@@ -92,8 +92,9 @@ int limits_labels(const struct server_limits *limits, struct store_label *labels
     find(labels, *n, STR("service_name"), &there);
     if (!there)
         labels[(*n)++] = (struct store_label){STR("service_name"), STR("unknown_service")};
-    qsort(labels, *n, sizeof *labels, by_name);
-    if (*n > limits->labels)
+    if (*n <= limits->labels)
+        qsort(labels, *n, sizeof *labels, by_name);
+    else
         return err_set(e, "profile series '%s' has %zu label names; limit %u",
                        describe(labels, *n, text, sizeof text), *n, limits->labels);
     if (!find(labels, *n, STR("__name__"), &there).n)

@@ -75,6 +75,7 @@ int server_run(const struct server_options *options);
 int server_backup(const struct server_options *options, const char *to);
 int server_check(const struct server_options *options);
 
-// logfmt on standard error: level, message, then pairs of key and value, NULL at the end.
+// logfmt on standard error: level, message, then pairs of key and value, NULL at the end. Never
+// waits: lines that find no room, or are too many, are counted in the next one (lost_lines).
 void server_log(const char *level, const char *message, ...) __attribute__((sentinel));
 int64_t server_now(void); // CLOCK_REALTIME, ns

@@ -6,7 +6,9 @@
 
 #include "base/hash.h"
 
-enum { BUCKETS = 1024 };
+// A tenant may hold three quarters of the memory, two tenants six sevenths: something is left for
+// the small requests of others.
+enum { BUCKETS = 1024, TIMES_LEFT = 3 };
 
 static struct {
     pthread_mutex_t lock;
@@ -34,8 +36,10 @@ static struct tenant *tenant_new(struct str name)
         return NULL;
     memcpy(t->name, name.p, name.n);
     snprintf(t->title, sizeof t->title, "tenant %s", t->name);
-    t->owner.account = (struct budget_account){
-        .owner = t->title, .limit = tenants.limit, .parent = tenants.server};
+    t->owner.account = (struct budget_account){.owner = t->title,
+                                               .limit = tenants.limit,
+                                               .parent = tenants.server,
+                                               .times_left = TIMES_LEFT};
     return t;
 }
 

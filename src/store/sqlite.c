@@ -107,7 +107,7 @@ static void lite_close(void *driver)
     day_end_migration(lite);
     while (lite->days)
         day_close(lite, lite->days);
-    reader_forget(lite);
+    reader_forget_all(lite);
     hours_fini(lite);
     ZSTD_freeCCtx(lite->zstd);
     ZSTD_freeDCtx(lite->unzstd);

@@ -96,6 +96,7 @@ struct reader {
     struct db db;
     uint64_t epoch, used;
     struct budget *budget; // cancels statements and reading symbols; NULL: no limit
+    size_t charged;        // bytes of the symbols that the reader uses, charged to budget
     struct reader *next;
 };
 
@@ -112,6 +113,8 @@ struct reader_symbols {
     struct symbols *symbols;
     struct reader_symbols *next;
 };
+
+enum { EPOCHS = 1024 };
 
 struct lite {
     struct store_options options;
@@ -140,7 +143,8 @@ struct lite {
     pthread_mutex_t read; // protects the rest; never held during disk reads
     struct reader *readers;
     struct reader_symbols *symbols;
-    uint64_t read_tick, epoch;
+    uint64_t read_tick;
+    uint64_t epochs[EPOCHS]; // of days, by a hash of tenant and number: reader_forget counts them
     uint64_t unshared_epoch; // counts down; epochs of readers without a WAL
     uint64_t days_dropped, hours_closed, close_failures;
     struct claim *claims;
@@ -219,12 +223,15 @@ int reader_take(struct lite *lite, struct str tenant, int64_t number, struct rea
 // under a reader without a lock, so that its results are unusable.
 int reader_give(struct lite *lite, struct reader *reader, int code, struct err *e);
 // Returns the symbols as of the reader's transaction or later. They do not change until they are
-// given back.
+// given back, and are charged to the reader's budget until then. One at a time.
 int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t service, ZSTD_DCtx *zstd,
                         struct reader_symbols **symbols, struct err *e);
-void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols);
-// Drops all connections and symbols of days that were moved or removed.
-void reader_forget(struct lite *lite);
+void reader_symbols_give(struct lite *lite, struct reader *reader, struct reader_symbols *symbols);
+// Drops connections and symbols of a day that was moved or removed, or whose services were deleted.
+void reader_forget(struct lite *lite, struct str tenant, int64_t number);
+// Whether the day was not forgotten since the reader was opened.
+bool reader_is_current(struct lite *lite, const struct reader *reader);
+void reader_forget_all(struct lite *lite);
 
 // A series of the select, with one of its columns.
 struct found {

@@ -46,7 +46,7 @@ static void drop_day_file(struct lite *lite, struct str tenant, int64_t number, 
         lite_note(lite, "%s cannot be dropped: %s", path, strerror(errno));
     }
     pthread_mutex_unlock(&lite->write);
-    reader_forget(lite);
+    reader_forget(lite, tenant, number);
     pthread_mutex_lock(&lite->read);
     lite->days_dropped++;
     pthread_mutex_unlock(&lite->read);

@@ -398,7 +398,7 @@ static int join_symbols(struct closing *c, bool last, struct err *e)
         arena_try_end(c->symbols.arena);
     }
     c->chunk = symbols->symbols->chunk;
-    reader_symbols_give(c->lite, symbols);
+    reader_symbols_give(c->lite, c->reader, symbols);
     return 0;
 }
 
@@ -594,11 +594,8 @@ static int commit_packed_hour(struct closing *c, struct db *db, struct err *e)
     code = lite_begin(lite, db, str_from(c->reader->tenant), c->reader->number, e);
     // The service may have been deleted, or the day moved aside and recreated. Both change the
     // epoch first.
-    pthread_mutex_lock(&lite->read);
-    bool same = c->reader->epoch == lite->epoch;
-    pthread_mutex_unlock(&lite->read);
     if (!code)
-        code = same ? replace_rows(c, db, blocks, n, e) : 1;
+        code = reader_is_current(lite, c->reader) ? replace_rows(c, db, blocks, n, e) : 1;
     if (!code)
         code = db_exec(db, "COMMIT", e);
     if (code)

@@ -217,7 +217,7 @@ static int check_service(struct check *c, int64_t service, struct err *e)
         if (rc != SQLITE_DONE)
             return db_error(&c->reader->db, rc, "read", e);
     }
-    reader_symbols_give(c->lite, c->symbols);
+    reader_symbols_give(c->lite, c->reader, c->symbols);
     c->symbols = NULL;
     return 0;
 }
@@ -238,7 +238,7 @@ static void check_service_guarded(struct check *c, int64_t service)
     }
     db_reset(&c->reader->db);
     if (c->symbols)
-        reader_symbols_give(c->lite, c->symbols);
+        reader_symbols_give(c->lite, c->reader, c->symbols);
     c->symbols = NULL;
     arena_free(c->scratch);
     c->scratch = NULL;

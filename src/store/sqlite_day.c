@@ -122,7 +122,7 @@ static int make_tenant(const struct lite *lite, struct str tenant, struct err *e
 }
 
 // Moves a damaged day out of the way of new profiles, so that it can be repaired.
-static bool move_day_aside(struct lite *lite, const char *path)
+static bool move_day_aside(struct lite *lite, struct str tenant, int64_t number, const char *path)
 {
     static const char *const parts[] = {"", "-wal", "-shm"};
     char from[PATH_MAX + 8], to[PATH_MAX + 40];
@@ -138,7 +138,7 @@ static bool move_day_aside(struct lite *lite, const char *path)
         }
         lite_note(lite, "%s is damaged: it was moved to %s.damaged-%d and a new one begun", path,
                   path, try);
-        reader_forget(lite);
+        reader_forget(lite, tenant, number);
         return true;
     }
     return false;
@@ -189,7 +189,7 @@ int day_open(struct lite *lite, struct str tenant, int64_t number, bool create, 
     if (!day)
         return code ? code : err_set(e, "no memory to open %s", path);
     code = open_day_files(lite, tenant, number, day, path, e);
-    if (code == STORE_CORRUPT && create && move_day_aside(lite, path))
+    if (code == STORE_CORRUPT && create && move_day_aside(lite, tenant, number, path))
         code = open_day_files(lite, tenant, number, day, path, e);
     if (code) {
         free(day);
@@ -284,12 +284,14 @@ void day_close(struct lite *lite, struct day *day)
 
 void day_fail(struct lite *lite, struct day *day)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], tenant[sizeof day->tenant];
     bool damaged = day->code == STORE_CORRUPT;
-    day_path(lite, str_from(day->tenant), day->number, path);
+    int64_t number = day->number;
+    memcpy(tenant, day->tenant, sizeof tenant);
+    day_path(lite, str_from(tenant), number, path);
     day_close(lite, day);
     if (damaged)
-        move_day_aside(lite, path);
+        move_day_aside(lite, str_from(tenant), number, path);
 }
 
 // Maximum weight of a service's new symbols per day, which may stay in memory between commits.

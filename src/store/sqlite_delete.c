@@ -114,7 +114,7 @@ static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int6
         // Before the commit, so that a packed hour of the service is not written after it; and
         // after it, because the id may be reused.
         if (done)
-            reader_forget(lite);
+            reader_forget(lite, tenant, number);
         if (!code)
             code = db_exec(db, "COMMIT", e);
         if (code) {
@@ -122,7 +122,7 @@ static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int6
             return code;
         }
         if (done)
-            reader_forget(lite);
+            reader_forget(lite, tenant, number);
         *n += (uint64_t)profiles;
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NANOS}, NULL);
     }
@@ -173,7 +173,7 @@ static int mark_service(struct lite *lite, struct db *db, struct str tenant, int
         // While the day is locked, so that the committer cannot read the old state again before the
         // commit.
         forget_services(lite, tenant, number);
-        reader_forget(lite);
+        reader_forget(lite, tenant, number);
     }
     if (!code)
         code = db_exec(db, "COMMIT", e);

@@ -314,7 +314,7 @@ static int export_service(struct each *x, int64_t service, struct err *e)
         code = reader_symbols_take(x->lite, x->reader, service, x->r.zstd, &x->symbols, e);
         if (!code) {
             code = export_service_guarded(x, service, e);
-            reader_symbols_give(x->lite, x->symbols);
+            reader_symbols_give(x->lite, x->reader, x->symbols);
         }
         block_reader_fini(&x->r);
     }

@@ -49,7 +49,7 @@ static int merge_service(struct merging *m, struct err *e)
         m->n_profiles = n_profiles;
         m->duration = duration;
     }
-    reader_symbols_give(m->lite, m->symbols);
+    reader_symbols_give(m->lite, m->reader, m->symbols);
     m->symbols = NULL;
     return code;
 }
@@ -160,7 +160,7 @@ static int merge_each_day(struct merging *m, const int64_t *days, size_t n,
         }
         body_end(&m->body);
         if (m->symbols)
-            reader_symbols_give(m->lite, m->symbols);
+            reader_symbols_give(m->lite, m->reader, m->symbols);
         if (m->reader)
             code = reader_give(m->lite, m->reader, code, e);
         m->symbols = NULL;

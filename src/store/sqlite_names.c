@@ -196,7 +196,7 @@ static int search_day(struct search *s, struct err *e)
             if (m->build_id && (!s->build_id.n || str_eq(s->build_id, y->strings[m->build_id])))
                 add_address(s, y, m, l->address + m->offset);
         }
-        reader_symbols_give(s->lite, s->symbols);
+        reader_symbols_give(s->lite, s->reader, s->symbols);
         s->symbols = NULL;
     }
     return code ? code : rc == SQLITE_DONE ? 0 : db_error(&s->reader->db, rc, "read", e);
@@ -232,7 +232,7 @@ int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t
             code = search_day_guarded(&s, e);
         }
         if (s.symbols)
-            reader_symbols_give(driver, s.symbols);
+            reader_symbols_give(driver, s.reader, s.symbols);
         if (s.reader)
             code = reader_give(driver, s.reader, code, e);
         s.symbols = NULL;

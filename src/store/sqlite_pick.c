@@ -393,6 +393,6 @@ void picker_release(struct picker *p)
 {
     body_end(&p->body);
     if (p->symbols)
-        reader_symbols_give(p->lite, p->symbols);
+        reader_symbols_give(p->lite, p->reader, p->symbols);
     p->symbols = NULL;
 }

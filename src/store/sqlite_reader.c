@@ -17,6 +17,15 @@ static void free_reader(struct reader *reader)
     free(reader);
 }
 
+static void free_readers(struct reader *readers)
+{
+    while (readers) {
+        struct reader *next = readers->next;
+        free_reader(readers);
+        readers = next;
+    }
+}
+
 // SQLite progress handler: a non-zero result cancels the statement.
 static int check_reader_budget(void *context)
 {
@@ -24,12 +33,18 @@ static int check_reader_budget(void *context)
     return reader->budget && budget_check(reader->budget) != BUDGET_OK;
 }
 
+// The caller holds lite->read.
+static uint64_t *epoch_of(struct lite *lite, struct str tenant, int64_t number)
+{
+    return &lite->epochs[hash_bytes(tenant.p, tenant.n, (uint64_t)number) % EPOCHS];
+}
+
 int reader_take(struct lite *lite, struct str tenant, int64_t number, struct reader **found,
                 struct err *e)
 {
     struct reader *reader = NULL;
     pthread_mutex_lock(&lite->read);
-    uint64_t epoch = lite->epoch;
+    uint64_t epoch = *epoch_of(lite, tenant, number);
     for (struct reader **at = &lite->readers; *at; at = &(*at)->next)
         if ((*at)->number == number && str_eq(str_from((*at)->tenant), tenant)) {
             reader = *at;
@@ -88,7 +103,7 @@ int reader_give(struct lite *lite, struct reader *reader, int code, struct err *
     reader->budget = NULL;
     db_rollback(&reader->db);
     pthread_mutex_lock(&lite->read);
-    if (reader->epoch != lite->epoch) {
+    if (reader->epoch != *epoch_of(lite, str_from(reader->tenant), reader->number)) {
         old = reader;
         old->next = NULL;
     } else {
@@ -137,25 +152,48 @@ static void unlink_version(struct lite *lite, struct reader_symbols **at,
     *freed = s;
 }
 
-void reader_forget(struct lite *lite)
+void reader_forget(struct lite *lite, struct str tenant, int64_t number)
 {
     struct reader_symbols *freed = NULL;
+    struct reader *readers = NULL;
     pthread_mutex_lock(&lite->read);
-    struct reader *readers = lite->readers;
-    lite->readers = NULL;
-    lite->epoch++;
-    for (struct reader_symbols **at = &lite->symbols; *at;)
-        if ((*at)->users == 0)
+    ++*epoch_of(lite, tenant, number);
+    for (struct reader **at = &lite->readers, *r; (r = *at);)
+        if (r->number == number && str_eq(str_from(r->tenant), tenant)) {
+            *at = r->next;
+            r->next = readers;
+            readers = r;
+        } else {
+            at = &r->next;
+        }
+    for (struct reader_symbols **at = &lite->symbols, *s; (s = *at);)
+        if (s->users == 0 && s->number == number && str_eq(str_from(s->tenant), tenant))
             unlink_version(lite, at, &freed);
         else
-            at = &(*at)->next;
+            at = &s->next;
     pthread_mutex_unlock(&lite->read);
     free_versions(freed);
-    while (readers) {
-        struct reader *next = readers->next;
-        free_reader(readers);
-        readers = next;
-    }
+    free_readers(readers);
+}
+
+void reader_forget_all(struct lite *lite)
+{
+    pthread_mutex_lock(&lite->read);
+    struct reader *readers = lite->readers;
+    struct reader_symbols *freed = lite->symbols;
+    lite->readers = NULL;
+    lite->symbols = NULL;
+    pthread_mutex_unlock(&lite->read);
+    free_versions(freed);
+    free_readers(readers);
+}
+
+bool reader_is_current(struct lite *lite, const struct reader *reader)
+{
+    pthread_mutex_lock(&lite->read);
+    bool is = reader->epoch == *epoch_of(lite, str_from(reader->tenant), reader->number);
+    pthread_mutex_unlock(&lite->read);
+    return is;
 }
 
 // Sets the error of a service whose symbols exceed the store's whole memory limit.
@@ -170,6 +208,27 @@ static int explain_too_large(struct lite *lite, struct reader *reader, int64_t s
             "limits.memory allow: ask for other services or days, or raise limits.memory",
             name, strlen(day) > 13 ? day + strlen(day) - 13 : day, lite->options.memory >> 20);
     return STORE_BUSY;
+}
+
+// Charges the reader's budget for symbols of this size, in total.
+static int charge_symbols(struct reader *reader, size_t size, struct err *e)
+{
+    size_t more = size > reader->charged ? size - reader->charged : 0;
+    if (!reader->budget)
+        return 0;
+    if (budget_take(reader->budget, more)) {
+        budget_explain(reader->budget, e);
+        return STORE_BUSY;
+    }
+    reader->charged += more;
+    return 0;
+}
+
+static void release_charge(struct reader *reader)
+{
+    if (reader->budget)
+        budget_release(&reader->budget->account, reader->charged);
+    reader->charged = 0;
 }
 
 // Reads new chunks. A chunk that does not continue the previous one means that the chunks were
@@ -192,13 +251,17 @@ static int read_new_chunks(struct lite *lite, struct reader *reader, struct read
         sqlite3_bind_int64(q, 2, s->symbols->chunk);
         int rc, result = 0;
         s->symbols->budget = reader->budget;
-        while (!result && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        while (!result && !code && (rc = sqlite3_step(q)) == SQLITE_ROW) {
             result = symbols_unpack(s->symbols, db_blob(q, 1), zstd, e);
-            if (!result)
+            if (!result) {
                 s->symbols->chunk = sqlite3_column_int64(q, 0);
+                code = charge_symbols(reader, symbols_size(s->symbols), e);
+            }
         }
         s->symbols->budget = NULL;
         sqlite3_reset(q);
+        if (code) // the next reader continues, too
+            return code;
         if (!result)
             return rc == SQLITE_DONE ? 0 : db_error(&reader->db, rc, "read", e);
         if (result == SYMBOLS_CANCELED) // the next reader continues with the next chunk
@@ -288,7 +351,9 @@ static void release_version(struct lite *lite, struct reader_symbols *symbols, b
     symbols->users--;
     symbols->readers -= reader;
     for (struct reader_symbols **at = &lite->symbols; *at;)
-        if ((*at)->users == 0 && ((*at)->stale || (*at)->epoch != lite->epoch))
+        if ((*at)->users == 0 &&
+            ((*at)->stale ||
+             (*at)->epoch != *epoch_of(lite, str_from((*at)->tenant), (*at)->number)))
             unlink_version(lite, at, &freed);
         else
             at = &(*at)->next;
@@ -310,15 +375,14 @@ static void release_version(struct lite *lite, struct reader_symbols *symbols, b
 static int next_version(struct lite *lite, struct reader *reader, struct reader_symbols *s,
                         ZSTD_DCtx *zstd, struct reader_symbols **next, struct err *e)
 {
+    int code = charge_symbols(reader, symbols_size(s->symbols), e);
+    if (code)
+        return code;
     struct reader_symbols *made = new_version(reader, s->service);
-    // Old versions in use count too, so that readers stay within the limit.
-    pthread_mutex_lock(&lite->read);
-    bool room = lite->read_symbols + symbols_size(s->symbols) <= lite->options.memory;
-    pthread_mutex_unlock(&lite->read);
-    if (made && room)
+    if (made)
         made->symbols = symbols_copy(s->symbols, lite->options.memory);
-    int code = made && made->symbols ? read_new_chunks(lite, reader, made, zstd, e)
-                                     : explain_too_large(lite, reader, s->service, e);
+    code = made && made->symbols ? read_new_chunks(lite, reader, made, zstd, e)
+                                 : explain_too_large(lite, reader, s->service, e);
     if (code) {
         if (made)
             made->next = NULL;
@@ -365,6 +429,8 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
             if (!shared)
                 code = read_new_chunks(lite, reader, s, zstd, e);
             size_t size = s->symbols ? symbols_size(s->symbols) : 0;
+            if (!code)
+                code = charge_symbols(reader, size, e);
             pthread_mutex_lock(&lite->read);
             lite->read_symbols += size - s->size;
             s->size = size;
@@ -377,14 +443,17 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
         if (*found == s)
             return 0;
         release_version(lite, s, false);
+        if (!*found)
+            release_charge(reader);
         if (code || *found)
             return code;
     }
 }
 
-void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols)
+void reader_symbols_give(struct lite *lite, struct reader *reader, struct reader_symbols *symbols)
 {
     release_version(lite, symbols, true);
+    release_charge(reader);
 }
 
 // --- series ---

@@ -30,6 +30,12 @@ void dwarf_on_pause(struct dwarf *d, dwarf_pause_fn *call, void *ctx)
     d->pause_ctx = ctx;
 }
 
+void dwarf_on_work(struct dwarf *d, dwarf_work_fn *call, void *ctx)
+{
+    d->on_work = call;
+    d->work_ctx = ctx;
+}
+
 void dwarf_trim(struct dwarf *d)
 {
     for (uint32_t i = 0; i < d->n_units; i++) {

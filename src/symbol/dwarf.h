@@ -51,8 +51,11 @@ bool dwarf_each_boundary(struct dwarf *d, dwarf_boundary_fn *call, void *ctx);
 // must return true.
 typedef bool dwarf_pause_fn(void *ctx);
 void dwarf_on_pause(struct dwarf *d, dwarf_pause_fn *call, void *ctx);
-// Limits the size of a table of one unit (default 32 MiB). Beyond it, each lookup runs the line
-// program again.
+// Callback during long work. If it returns false, the work ends, and lookups find nothing any more.
+typedef bool dwarf_work_fn(void *ctx);
+void dwarf_on_work(struct dwarf *d, dwarf_work_fn *call, void *ctx);
+// Limits the size of a table (default 32 MiB). Beyond it, each lookup runs the line program again,
+// and other tables are incomplete.
 void dwarf_limit_tables(struct dwarf *d, size_t bytes);
 // dwarf_memory returns the bytes held. dwarf_trim frees what can be rebuilt.
 size_t dwarf_memory(const struct dwarf *d);

@@ -137,7 +137,7 @@ static bool add_step(struct dwarf_abbrevs *t, struct growth *cap, struct dwarf_a
     return true;
 }
 
-static bool parse_abbrevs(struct dwarf_abbrevs *t, struct cursor c)
+static bool parse_abbrevs(struct dwarf *d, struct dwarf_abbrevs *t, struct cursor c)
 {
     struct growth cap = {0};
     uint32_t n_attrs = 0, n_steps = 0, n_constants = 1; // index 0 means no constant
@@ -146,6 +146,10 @@ static bool parse_abbrevs(struct dwarf_abbrevs *t, struct cursor c)
         uint64_t code = read_uleb(&c);
         if (code == 0 || c.bad || code > UINT32_MAX)
             break;
+        size_t bytes = t->n * sizeof *t->items + n_attrs * sizeof *t->attrs +
+                       n_constants * sizeof *t->constants;
+        if (bytes > d->table_limit || !dwarf_work(d, 1))
+            return false;
         if (!grow_abbrev_array((void **)&t->items, t->n, &cap.items, sizeof *t->items))
             return false;
         struct dwarf_abbrev a = {.code = (uint32_t)code,
@@ -154,7 +158,7 @@ static bool parse_abbrevs(struct dwarf_abbrevs *t, struct cursor c)
                                  .tag = (uint16_t)read_uleb(&c)};
         bool children = read_u8(&c) != 0, has_code = false;
         int64_t fixed = 0;
-        while (!c.bad) {
+        while (!c.bad && dwarf_work(d, 1)) {
             uint64_t name = read_uleb(&c), form = read_uleb(&c);
             int64_t constant = form == DW_FORM_implicit_const ? read_sleb(&c) : 0;
             if (name == 0 && form == 0)
@@ -226,7 +230,7 @@ struct dwarf_abbrevs *dwarf_abbrevs_get(struct dwarf *d, uint64_t offset, uint8_
     t->version = version;
     t->address_size = address_size;
     t->offset_size = offset_size;
-    if (!parse_abbrevs(t, cursor_at(d->s.abbrev, offset))) {
+    if (!parse_abbrevs(d, t, cursor_at(d->s.abbrev, offset))) {
         free_abbrev_table(t);
         return NULL;
     }

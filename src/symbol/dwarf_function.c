@@ -26,10 +26,12 @@ static struct dwarf_ranges code_of(const struct dwarf_unit *u, const struct dwar
     return dwarf_ranges_of(u, &low, &high, &ranges);
 }
 
+enum { MOVED_A_STEP = 64 }; // entries moved in the time of a step of dwarf_work
+
 struct functions {
     struct dwarf_function *items;
-    size_t n, cap;
-    bool sorted, failed;
+    size_t n, cap, limit; // limit: bytes
+    bool failed;
 };
 
 static void functions_add(struct functions *f, uint64_t low, uint64_t high, uint32_t die)
@@ -38,7 +40,8 @@ static void functions_add(struct functions *f, uint64_t low, uint64_t high, uint
         return;
     if (f->n == f->cap) {
         size_t more = f->cap ? f->cap * 2 : 64;
-        struct dwarf_function *p = realloc(f->items, more * sizeof *p);
+        struct dwarf_function *p =
+            more * sizeof *p <= f->limit ? realloc(f->items, more * sizeof *p) : NULL;
         if (!p) {
             f->failed = true;
             return;
@@ -65,7 +68,7 @@ static void collect_functions(struct dwarf_unit *u, struct functions *f)
     // attribute.
     const uint8_t jump = is_gnu(u) ? ABBREV_TYPE | ABBREV_LEAF : ABBREV_LEAF;
     size_t depth = 0;
-    while (c.p < end) {
+    while (c.p < end && !f->failed && dwarf_work(u->d, 1)) {
         if (c.p >= c.ready)
             dwarf_pause(u->d, &c);
         const uint8_t *die = c.p;
@@ -105,10 +108,10 @@ static void collect_functions(struct dwarf_unit *u, struct functions *f)
 // Functions may overlap or start at the same address, because the linker folded them or moved
 // discarded ones to 0. A later function cuts its range out of an earlier one. This repeats the
 // oracle's algorithm exactly.
-static bool insert_in_order(struct functions *f)
+static bool insert_in_order(struct dwarf *d, struct functions *f)
 {
     struct functions map = {0};
-    for (size_t i = 0; i < f->n && !map.failed; i++) {
+    for (size_t i = 0; i < f->n && dwarf_work(d, 1 + (uint32_t)(map.n / MOVED_A_STEP)); i++) {
         struct dwarf_function x = f->items[i];
         uint64_t x_end = x.low + x.size;
         size_t low = 0, high = map.n;
@@ -174,7 +177,7 @@ static bool insert_in_order(struct functions *f)
     return true;
 }
 
-static bool sort_functions(struct functions *f)
+static bool sort_functions(struct dwarf *d, struct functions *f)
 {
     struct radix_pair *pairs = malloc((f->n + 1) * sizeof *pairs);
     if (!pairs)
@@ -191,7 +194,7 @@ static bool sort_functions(struct functions *f)
     if (overlap) {
         free(pairs);
         // Quadratic in the worst case. Larger tables stay unsorted; compilers do not produce them.
-        return f->n > 200000 || insert_in_order(f);
+        return f->n > 200000 || insert_in_order(d, f);
     }
     for (size_t i = 0; i < f->n; i++)
         pairs[i].item = f->items[pairs[i].item].die;
@@ -206,12 +209,12 @@ static void build_functions(struct dwarf_unit *u)
     u->has_functions = true;
     if (!dwarf_unit_abbrevs(u))
         return;
-    struct functions f = {0};
+    struct functions f = {.limit = u->d->table_limit};
     collect_functions(u, &f);
     bool sorted = true;
     for (size_t i = 1; i < f.n; i++)
         sorted &= f.items[i - 1].low + f.items[i - 1].size <= f.items[i].low;
-    if (!sorted && !sort_functions(&f)) {
+    if (!sorted && !sort_functions(u->d, &f)) {
         free(f.items);
         return;
     }
@@ -234,7 +237,8 @@ static bool add_inline_node(struct dwarf_inlines *in, uint32_t die, uint32_t par
 {
     if (in->n_nodes == in->cap_nodes) {
         uint32_t cap = in->cap_nodes ? in->cap_nodes * 2 : 32;
-        struct dwarf_inline_node *p = realloc(in->nodes, cap * sizeof *p);
+        struct dwarf_inline_node *p =
+            cap * sizeof *p <= in->u->d->table_limit ? realloc(in->nodes, cap * sizeof *p) : NULL;
         if (!p)
             return false;
         in->nodes = p;
@@ -248,7 +252,8 @@ static bool add_inline_range(struct dwarf_inlines *in, uint64_t low, uint64_t hi
 {
     if (in->n_ranges == in->cap_ranges) {
         uint32_t cap = in->cap_ranges ? in->cap_ranges * 2 : 64;
-        struct dwarf_inline_range *p = realloc(in->ranges, cap * sizeof *p);
+        struct dwarf_inline_range *p =
+            cap * sizeof *p <= in->u->d->table_limit ? realloc(in->ranges, cap * sizeof *p) : NULL;
         if (!p)
             return false;
         in->ranges = p;
@@ -280,7 +285,7 @@ static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_i
     around[0] = 0;
     depths[0] = 0;
     size_t depth = 1;
-    while (c.p < end && depth > 0) {
+    while (c.p < end && depth > 0 && dwarf_work(u->d, 1)) {
         const uint8_t *die = c.p;
         uint64_t code = read_uleb(&c);
         if (code == 0) {

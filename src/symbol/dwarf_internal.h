@@ -167,8 +167,26 @@ struct dwarf {
     void *split_ctx;
     dwarf_pause_fn *on_pause;
     void *pause_ctx;
+    dwarf_work_fn *on_work;
+    void *work_ctx;
+    uint32_t steps; // of work
+    bool stopped;
     struct dwarf *splits, *next_split;
 };
+
+enum { WORK_STEPS = 1 << 14 }; // between calls of on_work
+
+// Counts n steps of work whose amount the file's size does not bound. Returns false if the work
+// must end.
+static inline bool dwarf_work(struct dwarf *d, uint32_t n)
+{
+    d->steps += n;
+    if (d->steps >= WORK_STEPS) {
+        d->steps = 0;
+        d->stopped |= d->on_work && !d->on_work(d->work_ctx);
+    }
+    return !d->stopped;
+}
 
 // Call while nothing except c (may be NULL) points into the sections, because pages may be
 // released.

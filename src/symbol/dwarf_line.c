@@ -194,7 +194,7 @@ struct sink {
     bool found;
     // For all addresses: rows and sequences.
     bool failed;
-    size_t limit; // maximum bytes of rows
+    size_t limit; // maximum bytes of rows, and of sequences
     struct dwarf_row *rows;
     struct dwarf_sequence *sequences;
     uint32_t n_rows, cap_rows, n_sequences, cap_sequences;
@@ -275,7 +275,8 @@ static void end_sequence(struct machine *m, struct sink *s, bool keep)
     } else if (valid) {
         if (s->n_sequences == s->cap_sequences) {
             uint32_t more = s->cap_sequences ? s->cap_sequences * 2 : 64;
-            struct dwarf_sequence *p = realloc(s->sequences, more * sizeof *p);
+            struct dwarf_sequence *p =
+                more * sizeof *p <= s->limit ? realloc(s->sequences, more * sizeof *p) : NULL;
             if (!p) {
                 s->failed = true;
                 return;
@@ -328,10 +329,13 @@ static void run_extended_opcode(struct machine *m, struct sink *s, struct cursor
     // DW_LNE_define_file (3) and discriminators (4) do not affect results.
 }
 
+enum { STEP_BYTES = 16 }; // of a line program, in the time of a step of dwarf_work
+
 // Compiled twice: with a constant keep, the machine stays in registers.
 static inline __attribute__((always_inline)) void
-run_line_program(const struct dwarf_line_header *h, struct sink *s, bool keep)
+run_line_program(struct dwarf *d, const struct dwarf_line_header *h, struct sink *s, bool keep)
 {
+    size_t check = 0; // bytes of the program until the next call of dwarf_work
     struct cursor c = cursor_at(h->program, 0);
     struct machine m = initial;
     const uint8_t range = h->line_range ? h->line_range : 1;
@@ -346,6 +350,10 @@ run_line_program(const struct dwarf_line_header *h, struct sink *s, bool keep)
         special[i].line = (int16_t)(h->line_base + (int)(i % range));
     }
     while (c.p < c.end && !s->failed) {
+        if ((size_t)(c.p - h->program.p) >= check) {
+            check = (size_t)(c.p - h->program.p) + WORK_STEPS * STEP_BYTES;
+            s->failed |= !dwarf_work(d, WORK_STEPS);
+        }
         uint8_t op = read_u8(&c);
         if (op >= base) {
             advance_address(&m, h, special[op - base].address);
@@ -391,14 +399,14 @@ run_line_program(const struct dwarf_line_header *h, struct sink *s, bool keep)
     }
 }
 
-static void run_for_address(const struct dwarf_line_header *h, struct sink *s)
+static void run_for_address(struct dwarf *d, const struct dwarf_line_header *h, struct sink *s)
 {
-    run_line_program(h, s, false);
+    run_line_program(d, h, s, false);
 }
 
-static void run_for_all(const struct dwarf_line_header *h, struct sink *s)
+static void run_for_all(struct dwarf *d, const struct dwarf_line_header *h, struct sink *s)
 {
-    run_line_program(h, s, true);
+    run_line_program(d, h, s, true);
 }
 
 static int compare_sequence_ends(const void *a, const void *b)
@@ -410,7 +418,7 @@ static int compare_sequence_ends(const void *a, const void *b)
 static void build_line_rows(struct dwarf_unit *u, const struct dwarf_line_header *h)
 {
     struct sink s = {.limit = u->d->table_limit};
-    run_for_all(h, &s);
+    run_for_all(u->d, h, &s);
     if (s.failed) {
         u->rows_refused = true;
         free(s.rows);
@@ -476,7 +484,7 @@ bool dwarf_line_at(struct dwarf_unit *u, uint64_t addr, struct dwarf_row *row)
     if (u->rows_built)
         return search_rows(u, addr, row);
     struct sink s = {.addr = addr};
-    run_for_address(h, &s);
+    run_for_address(u->d, h, &s);
     if (!s.found || addr < s.best_low)
         return false;
     *row = s.best;

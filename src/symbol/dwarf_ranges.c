@@ -53,7 +53,7 @@ static bool next_old(struct dwarf_ranges *r, uint64_t *low, uint64_t *high)
 {
     unsigned size = r->u->address_size;
     uint64_t most = size == 4 ? UINT32_MAX : UINT64_MAX, gone = most - 1;
-    for (;;) {
+    while (dwarf_work(r->u->d, 1)) {
         uint64_t a = read_sized(&r->c, size), b = read_sized(&r->c, size);
         if (r->c.bad || (a == 0 && b == 0))
             return false;
@@ -68,13 +68,14 @@ static bool next_old(struct dwarf_ranges *r, uint64_t *low, uint64_t *high)
         *high = b + r->base;
         return true;
     }
+    return false;
 }
 
 static bool next_listed(struct dwarf_ranges *r, uint64_t *low, uint64_t *high)
 {
     const struct dwarf_unit *u = r->u;
     struct cursor *c = &r->c;
-    while (!c->bad) {
+    while (!c->bad && dwarf_work(u->d, 1)) {
         uint64_t a, b;
         switch (read_u8(c)) {
         case DW_RLE_base_addressx:

@@ -53,7 +53,8 @@ bool dwarf_units_ready(struct dwarf *d)
     while (d->n_units < UINT32_MAX && c.p < c.end && read_unit_header(d, &c, &u)) {
         if (d->n_units == cap) {
             size_t more = cap ? cap * 2 : 16;
-            struct dwarf_unit *p = realloc(d->units, more * sizeof *p);
+            struct dwarf_unit *p =
+                more * sizeof *p <= d->table_limit ? realloc(d->units, more * sizeof *p) : NULL;
             if (!p)
                 break;
             d->units = p;
@@ -61,6 +62,8 @@ bool dwarf_units_ready(struct dwarf *d)
         }
         d->units[d->n_units++] = u;
         dwarf_pause(d, &c);
+        if (!dwarf_work(d, 1))
+            break;
     }
     d->fixed_memory += cap * sizeof *d->units;
     return d->n_units > 0;
@@ -68,9 +71,9 @@ bool dwarf_units_ready(struct dwarf *d)
 
 // Finds the declaration with this code in the raw abbreviation table and leaves *c at its
 // attributes. Used only for the first entry of a unit, whose code is nearly always the first one.
-static bool find_raw_abbrev(struct cursor *c, uint64_t wanted)
+static bool find_raw_abbrev(struct dwarf *d, struct cursor *c, uint64_t wanted)
 {
-    for (;;) {
+    while (dwarf_work(d, 1)) {
         uint64_t code = read_uleb(c);
         if (code == 0 || c->bad)
             return false;
@@ -82,12 +85,13 @@ static bool find_raw_abbrev(struct cursor *c, uint64_t wanted)
             uint64_t name = read_uleb(c), form = read_uleb(c);
             if (form == DW_FORM_implicit_const)
                 read_sleb(c);
-            if (c->bad)
+            if (c->bad || !dwarf_work(d, 1))
                 return false;
             if (name == 0 && form == 0)
                 break;
         }
     }
+    return false;
 }
 
 static void set_unit_attribute(struct dwarf_unit *u, uint64_t name, struct dwarf_value v)
@@ -148,11 +152,11 @@ bool dwarf_unit_load(struct dwarf_unit *u)
     struct cursor c = cursor_over(info, info.p + u->offset + u->header_size, info.p + u->end);
     struct cursor a = cursor_at(u->d->s.abbrev, u->abbrev_offset);
     uint64_t code = read_uleb(&c);
-    if (c.bad || code == 0 || !find_raw_abbrev(&a, code)) {
+    if (c.bad || code == 0 || !find_raw_abbrev(u->d, &a, code)) {
         u->broken = true;
         return false;
     }
-    while (!c.bad) {
+    while (!c.bad && dwarf_work(u->d, 1)) {
         uint64_t name = read_uleb(&a), form = read_uleb(&a);
         int64_t constant = form == DW_FORM_implicit_const ? read_sleb(&a) : 0;
         if ((name == 0 && form == 0) || a.bad || form > UINT16_MAX)
@@ -223,7 +227,7 @@ static bool visit_aranges(struct dwarf *d, const struct visit *v)
         cursor_skip(&s, -(uint64_t)(s.p - start) & (2u * address_size - 1));
         for (;;) {
             uint64_t low = read_sized(&s, address_size), size = read_sized(&s, address_size);
-            if (s.bad || (low == 0 && size == 0))
+            if (s.bad || (low == 0 && size == 0) || !dwarf_work(d, 1))
                 break;
             if (size && !v->range(v->ctx, low, low + size, (uint32_t)(u - d->units)))
                 return false;
@@ -270,7 +274,7 @@ static bool scan_range(void *ctx, uint64_t low, uint64_t high, uint32_t unit)
 
 struct collection {
     struct radix_pair *items;
-    size_t n, cap;
+    size_t n, cap, limit; // limit: bytes
 };
 
 static bool collect_range(void *ctx, uint64_t low, uint64_t high, uint32_t unit)
@@ -287,7 +291,8 @@ static bool collect_range(void *ctx, uint64_t low, uint64_t high, uint32_t unit)
         }
         if (all->n == all->cap) {
             size_t more = all->cap ? all->cap * 2 : 256;
-            struct radix_pair *p = realloc(all->items, more * sizeof *p);
+            struct radix_pair *p =
+                more * sizeof *p <= all->limit ? realloc(all->items, more * sizeof *p) : NULL;
             if (!p)
                 return false;
             all->items = p;
@@ -376,6 +381,7 @@ static bool resolve_overlaps(struct collection *all)
     if (!s)
         return false;
     uint64_t at = 0;
+    s->out.limit = all->limit;
     for (size_t i = 0; i < all->n && !s->full; i++) {
         at = sweep_to(s, at, all->items[i].key);
         if (s->n_active < OVERLAP_MAX)
@@ -396,7 +402,7 @@ static bool resolve_overlaps(struct collection *all)
 static void build_unit_index(struct dwarf *d)
 {
     d->index_ready = true;
-    struct collection all = {0};
+    struct collection all = {.limit = d->table_limit};
     struct visit v = {collect_range, &all};
     visit_ranges(d, &v);
     bool sorted = radix_sort(all.items, all.n);

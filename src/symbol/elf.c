@@ -256,6 +256,8 @@ void elf_forget_pages(struct elf *elf)
 {
     if (elf->storage == ELF_VIEWED)
         file_view_forget(elf->image.view);
+    else if (elf->storage == ELF_MAPPED) // they stay in the page cache
+        madvise((void *)elf->image.p, elf->image.n, MADV_DONTNEED);
 }
 
 bool elf_has_changed(const struct elf *elf)

@@ -66,8 +66,8 @@ void elf_limit_unpacking(struct elf *elf, size_t bytes);
 size_t elf_unpacked_size(const struct elf *elf);
 // Returns the bytes of anonymous memory for decompressed sections and pages of the file.
 size_t elf_memory(const struct elf *elf);
-// elf_pages returns the bytes of file pages held. elf_forget_pages releases them; pointers into the
-// file then read zeros until the bytes are read again.
+// elf_pages returns the bytes of file pages held, 0 for a mapped file. elf_forget_pages releases
+// them; pointers into a file that is not mapped then read zeros until the bytes are read again.
 size_t elf_pages(const struct elf *elf);
 void elf_forget_pages(struct elf *elf);
 // Whether the file changed since it was opened. Results from it are then invalid.
@@ -107,6 +107,8 @@ struct elf_name {
 struct elf_name *elf_names(struct elf *elf, size_t *n);
 // Announces many lookups: sorts the symbols now.
 void elf_expect_lookups(struct elf *elf);
+// Returns the bytes that sorting the symbols takes. Decompresses the symbol table.
+size_t elf_sorting_size(struct elf *elf);
 
 // Opens the debug file of elf. Searches by build id in each of the directories (colon-separated;
 // NULL means /usr/lib/debug). Then searches by debuglink beside the file, in .debug/ beside it and

@@ -11,6 +11,8 @@ struct elf_order {
 
 // Scanning all symbols for one address costs about a tenth of sorting them.
 enum { SCANS_BEFORE_SORTING = 8, PASS_BYTES = 2 << 20 };
+// Symbols of a mapped file between releases of its pages: 24 MiB.
+enum { MAPPED_PASS = 1 << 20 };
 
 static const struct elf_section *table_of(const struct elf *elf, uint32_t type)
 {
@@ -51,7 +53,8 @@ static inline Elf64_Sym symbol_get(const struct elf *elf, uint32_t i)
 // whole.
 static void limit_pass_pages(struct elf *elf, uint32_t i)
 {
-    if (i % 4096 == 0 && elf_pages(elf) > PASS_BYTES)
+    if (i % 4096 == 0 &&
+        (elf_pages(elf) > PASS_BYTES || (elf->storage == ELF_MAPPED && i % MAPPED_PASS == 0)))
         elf_forget_pages(elf);
 }
 
@@ -173,6 +176,12 @@ static void sort_symbols(struct elf *elf)
         elf->order = (struct elf_order *)pairs;
     elf->n_order = (uint32_t)kept;
     elf->memory += (kept + 1) * sizeof *elf->order + 2 * elf->n_files * sizeof *elf->files;
+}
+
+size_t elf_sorting_size(struct elf *elf)
+{
+    load_symbol_table(elf);
+    return 2 * sizeof(struct radix_pair) * elf->n_symbols;
 }
 
 void elf_expect_lookups(struct elf *elf)

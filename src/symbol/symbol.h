@@ -26,6 +26,9 @@ struct symbol_options {
     bool own_process;       // not inside a host: map files, allow loading zstd and xz
     enum demangle_mode demangle;
     demangle_cxx_fn *cxx; // demangles C++ names; NULL: leave them mangled
+    // Called during long work; may be NULL. If it returns false, lookups find nothing any more.
+    bool (*go_on)(void *ctx);
+    void *go_on_ctx;
 };
 
 struct symbol_frame {

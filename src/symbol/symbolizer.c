@@ -174,6 +174,8 @@ static void open_dwarf(struct symbol_file *f, struct elf *elf)
     f->dwarf = dwarf_new(&s, f->alternate_dwarf);
     if (f->dwarf)
         dwarf_limit_tables(f->dwarf, f->options.memory_limit / 2);
+    if (f->dwarf)
+        dwarf_on_work(f->dwarf, f->options.go_on, f->options.go_on_ctx);
     if (f->dwarf && !f->options.own_process)
         dwarf_on_pause(f->dwarf, limit_pages, f);
     if (f->dwarf && !f->options.no_debug_files)

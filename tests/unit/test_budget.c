@@ -29,6 +29,28 @@ static void accounts_charge_their_parents(void **state)
     assert_int_equal(server.peak, 950);
 }
 
+// Accounts that take what they can leave something to the next one.
+static void accounts_leave_memory_to_others(void **state)
+{
+    struct budget_account server = {.owner = "the server", .limit = 1000000};
+    struct budget_account tenants[5];
+    for (int i = 0; i < 5; i++) {
+        size_t held = 0;
+        tenants[i] = (struct budget_account){
+            .owner = "a tenant", .limit = 750000, .parent = &server, .times_left = 3};
+        while (!budget_charge(&tenants[i], 100))
+            held += 100;
+        assert_ptr_equal(budget_charge(&tenants[i], 100), &tenants[i]);
+        assert_int_equal(tenants[i].held, held);
+        assert_true(held >= (i ? 1000 : 749000));
+        assert_true(server.limit - server.held >= 900);
+    }
+    // Also without an order: one that is small may still grow.
+    budget_release(&tenants[0], 500000);
+    assert_null(budget_charge(&tenants[1], 200000));
+    assert_ptr_equal(budget_charge(&server, SIZE_MAX / 2), &server);
+}
+
 static void arenas_charge_and_release(void **state)
 {
     struct budget_account server = {.owner = "the server", .limit = 64 << 20};
@@ -84,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accounts_charge_their_parents),
+        cmocka_unit_test(accounts_leave_memory_to_others),
         cmocka_unit_test(arenas_charge_and_release),
         cmocka_unit_test(deadlines_and_cancellation_jump),
     };

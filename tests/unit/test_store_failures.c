@@ -296,6 +296,61 @@ static void test_read_and_put_while_closing(void **state)
     must(store_check(f->store, note, NULL, &e), &e);
 }
 
+static int64_t fresh_rows(struct fixture *f)
+{
+    char path[256];
+    struct db db;
+    struct err e;
+    snprintf(path, sizeof path, "%s/tenants/anonymous/2024-10-04.db", f->dir);
+    must(db_open(&db, path, DB_READ, NULL, &e), &e);
+    int64_t n = db_number(&db, "SELECT count(*) FROM fresh", -1);
+    db_close(&db);
+    return n;
+}
+
+struct deleter {
+    struct fixture *f;
+    _Atomic bool stop;
+    _Atomic unsigned deleted;
+};
+
+static void *delete_again_and_again(void *arg)
+{
+    struct deleter *d = arg;
+    struct err e;
+    uint64_t n;
+    while (!d->stop) {
+        must(put(d->f, STR("other"), "gone", T0, 1, &e), &e);
+        must(store_delete_service(d->f->store, STR("other"), STR("gone"), &n, &e), &e);
+        d->deleted++;
+    }
+    return NULL;
+}
+
+// Services that a tenant deletes do not keep the hours of others open.
+static void test_closing_beside_deletions(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct deleter d = {.f = f};
+    pthread_t thread;
+    for (unsigned i = 0; i < 400; i++)
+        must(put_fat(f, "large", i % 20, 2000, &e), &e);
+    assert_int_equal(pthread_create(&thread, NULL, delete_again_and_again, &d), 0);
+    // Deletions must come while the hour is packed.
+    unsigned during = 0;
+    for (unsigned i = 0; i < 50 && during < 2; i++) {
+        must(put_fat(f, "large", i % 20, 2000, &e), &e);
+        unsigned before = d.deleted;
+        must(store_maintain(f->store, true, &e), &e);
+        during = d.deleted - before;
+        assert_int_equal(fresh_rows(f), 0);
+    }
+    assert_true(during >= 2);
+    d.stop = true;
+    pthread_join(thread, NULL);
+}
+
 // --- memory ---
 
 static void test_lower_memory(void **state)
@@ -996,8 +1051,9 @@ static void test_readers_share_symbols(void **state)
     for (uint32_t i = 1; i < before; i++)
         assert_memory_equal(&held[0]->symbols->nodes[i], &held[3]->symbols->nodes[i],
                             sizeof held[0]->symbols->nodes[i]);
+    struct reader without_budget = {0};
     for (int i = 0; i < 4; i++)
-        reader_symbols_give(lite, held[i]);
+        reader_symbols_give(lite, &without_budget, held[i]);
     // Only the newest is kept.
     assert_non_null(lite->symbols);
     assert_null(lite->symbols->next);
@@ -1109,6 +1165,7 @@ int main(int argc, char **argv)
         TEST(test_closing_spans),
         TEST(test_one_hour_cannot_be_closed),
         TEST(test_read_and_put_while_closing),
+        TEST(test_closing_beside_deletions),
         TEST(test_lower_memory),
         TEST(test_check_goes_on),
         TEST(test_full_symbols_are_read_again),

@@ -12,8 +12,9 @@ import subprocess
 import threading
 import time
 
-from crowd import AUTH, BAD, GOOD, PUSH, QUERIER, Crowd, at_once, head
-from harness import temporary, until
+from clients import push_body
+from crowd import AUTH, BAD, GOOD, PUSH, QUERIER, Crowd, at_once, head, labels_of
+from harness import cpu_profile, temporary, until
 from scenario import Skip, scenario
 from scopes import routes
 
@@ -228,6 +229,43 @@ def crowded_bodies(ctx):
 STATUS_LINE = re.compile(rb'HTTP/1\.[01] \d\d\d ')
 
 
+@scenario(2)
+def bodies_of_several_tenants(ctx):
+    """Three tenants send bodies that fill what each may hold: together they leave something to the others."""
+    tenants = [f'token-of-bad-{i}' for i in range(3)]
+    tokens = ''.join(f'  - {{token: {token}, scopes: [push], tenants: [bad{i}]}}\n' for i, token in enumerate(tenants))
+    size, chunk = 40 << 20, bytes(1 << 20)
+    with Crowd(ctx, settings=AUTH + tokens) as c:
+        stopping = threading.Event()
+
+        def send(token):
+            while not stopping.is_set():
+                with contextlib.suppress(OSError), c.server.socket() as s:
+                    s.sendall(head('POST', '/ingest?name=large.cpu', token, size))
+                    for _ in range(size // len(chunk) - 1):
+                        s.sendall(chunk)
+                    stopping.wait(1.5)
+        def send_slowly():
+            """A push of a well-behaved client that takes longer than a transfer may when memory is short."""
+            body = push_body(labels_of('slow'), cpu_profile({('main', f'f{i}' * 100): 1 for i in range(1000)}, time.time()))
+            with contextlib.suppress(OSError), c.server.socket(30) as s:
+                s.sendall(head('POST', PUSH, GOOD, len(body), 'Content-Type: application/proto'))
+                for i in range(0, len(body), len(body) // 50 + 1):
+                    s.sendall(body[i:i + len(body) // 50 + 1])
+                    time.sleep(0.1)
+                return s.recv(100)[9:12]
+        threads = [threading.Thread(target=send, args=(token,), daemon=True) for token in tenants * 8]
+        with c.attack('bodies of three tenants', least=6):
+            for t in threads:
+                t.start()
+            time.sleep(0.5)
+            answers = at_once([send_slowly] * 3)
+        ctx.same('slow pushes of others are not cut off', answers, [b'200'] * 3)
+        stopping.set()
+        for t in threads:
+            t.join(15)
+
+
 def count_answers(data):
     """Of a client that leaves when it is told to: libmicrohttpd sends some refusals twice."""
     ends = [m.start() for m in STATUS_LINE.finditer(data)] + [len(data)]
@@ -298,6 +336,8 @@ def smuggling_cases():
     yield 'a control character in a name', framed('X\x01A: b', 'Content-Length: 0'), True
     yield 'no host', framed('Content-Length: 0', host=None), True
     yield 'two hosts', framed('Host: evil.example', 'Content-Length: 0'), True
+    for name, values in (('Authorization', ('Bearer a', 'Bearer b')), ('X-Scope-OrgID', ('a', 'b')), ('Origin', ('http://a', 'http://b'))):
+        yield f'two of {name}', framed(*(f'{name}: {value}' for value in values), 'Content-Length: 0'), True
     yield 'an absolute URI of another host', framed(method='GET', path='http://evil.example/ready'), True
     yield 'HTTP/9.9', framed(method='GET', path='/ready', version='HTTP/9.9'), True
     yield 'HTTP/1.10', framed(method='GET', path='/ready', version='HTTP/1.10'), True

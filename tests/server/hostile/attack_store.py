@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import sqlite3
+import struct
 import subprocess
 import threading
 import time
@@ -102,6 +103,29 @@ def memory_lowered(ctx):
             damaged = glob.glob(f'{c.folder.name}/data/tenants/*/*damaged*')
             ctx.check(f'{memory}: no day is moved aside', not damaged, damaged)
         ctx.same('with the old limit everything is there', s.total('fat', h, SAMPLES), fat)
+
+
+@scenario(7)
+def symbols_in_use(ctx):
+    """Three tenants ask for many services at once whose symbols fill what a service may have: these count for the tenants'
+    memory, and something is left for the others."""
+    bad = [f'token-of-bad-{i}' for i in range(3)]
+    tokens = ''.join(f'  - {{token: {token}, scopes: [push, read], tenants: [bad{i}]}}\n' for i, token in enumerate(bad))
+    with Crowd(ctx, settings=AUTH + tokens) as c:
+        pushes = [gzip.compress(many_symbols(i, 20000), 1) for i in range(5)]
+        services = [(f'fat{k}', bearer(bad[k % 3])) for k in range(24)]
+        for service, h in services:
+            for profile in pushes:
+                c.server.post(PUSH, push_body(labels_of(service), profile), {**PROTO, **h})
+
+        def ask(service, h):
+            query = {**last_hour(), 'profileTypeID': SAMPLES, 'labelSelector': '{service_name="%s"}' % service, 'maxNodes': 16}
+            return [c.server.post(QUERIER + 'SelectMergeStacktraces', json.dumps(query).encode(), {**JSON, **h})[0] for _ in range(2)]
+        with c.attack('queries of many symbols'):
+            results = at_once([lambda service=service, h=h: ask(service, h) for service, h in services])
+        statuses = {status for result in results for status in result or ['none']}
+        ctx.check('they are answered, or refused for memory', statuses <= {200, 429, 504}, statuses)
+        ctx.check('some are answered', 200 in statuses, statuses)
 
 
 def debug_file(folder):
@@ -205,6 +229,97 @@ def debug_file_bomb(ctx):
             query = json.dumps({**last_hour(), 'profileTypeID': CPU, 'labelSelector': '{}'}).encode()
             results = at_once([lambda: c.server.post(QUERIER + 'SelectMergeStacktraces', query, {**JSON, **h})[0]] * 4)
         ctx.same('queries are answered', results, [200] * 4)
+
+
+def section(name, kind, flags, address, content, size=None):
+    return name, kind, flags, address, content, len(content) if size is None else size
+
+
+def elf_of(sections, build_id, text=1 << 24):
+    """An ELF file with code at 0x401000 of which nothing is there but the sections."""
+    note = struct.pack('<III', 4, len(build_id), 3) + b'GNU\0' + build_id
+    sections = [section(b'.note.gnu.build-id', 7, 2, 0x400200, note), section(b'.text', 8, 6, 0x401000, b'', text),
+                *(section(name, 1, 0, 0, content) for name, content in sections)]
+    names = b'\0.shstrtab\0' + b''.join(s[0] + b'\0' for s in sections)
+    sections.append(section(b'.shstrtab', 3, 0, 0, names))
+    at, body, headers = 64 + 56, b'', bytes(64)
+    for name, kind, flags, address, content, size in sections:
+        headers += struct.pack('<IIQQQQIIQQ', names.index(b'\0' + name + b'\0') + 1, kind, flags, address, at + len(body), size, 0, 0, 1, 0)
+        body += content
+    head = b'\x7fELF\2\1\1' + bytes(9) + struct.pack('<HHIQQQIHHHHHH', 2, 62, 1, 0x401000, 64, at + len(body), 0, 64, 56, 1, 64,
+                                                        len(sections) + 1, len(sections))
+    return head + struct.pack('<IIQQQQQQ', 1, 5, 0, 0x400000, 0x400000, 0x1000 + text, 0x1000 + text, 0x1000) + body + headers
+
+
+def dwarf_of_units(n, abbreviations=b'\1\x11\0\0\0\0'):
+    """n compile units without anything, of which each needs a place in memory."""
+    return [(b'.debug_abbrev', abbreviations), (b'.debug_info', (struct.pack('<IHIB', 8, 4, 0, 8) + b'\1') * n)]
+
+
+def dwarf_of_ranges(n):
+    """A unit with n functions, each with the same n ranges."""
+    abbreviations = b'\1\x11\1\x11\1\x12\6\0\0' + b'\2\x2e\0\x55\x17\0\0' + b'\0'
+    entries = b'\1' + struct.pack('<QI', 0x401000, 1 << 24) + (b'\2' + bytes(4)) * n + b'\0'
+    ranges = b''.join(struct.pack('<QQ', 4 * i, 4 * i + 4) for i in range(n)) + bytes(16)
+    return [(b'.debug_abbrev', abbreviations), (b'.debug_info', struct.pack('<IHIB', 7 + len(entries), 4, 0, 8) + entries),
+            (b'.debug_ranges', ranges)]
+
+
+def dwarf_of_abbreviations(n):
+    """n units, whose abbreviation is the last one of n."""
+    def number(i):
+        return bytes([i & 127 | 128, i >> 7 & 127 | 128, i >> 14])
+    return dwarf_of_units(n, b''.join(number(i + 2) + b'\x11\0\0\0' for i in range(n)) + b'\1\x11\0\0\0\0')
+
+
+def nameless(build_id, n):
+    """A profile of n frames without names."""
+    p = Profile([('samples', 'count'), ('cpu', 'nanoseconds')], ('cpu', 'nanoseconds', 1), time=time.time_ns(), duration=10**9)
+    m = p.mapping(0x400000, 0x400000 + (1 << 25), 0, '/bin/d', build_id.hex())
+    for i in range(n):
+        p.sample([p.location([], m, 0x401000 + 3 * i)], [1, 1])
+    return p.bytes()
+
+
+@scenario('debug file bombs')
+def dwarf_bombs(ctx):
+    """Debug files of some KB to download whose DWARF makes large tables, or work without an end. Another tenant's
+    frames get their names meanwhile."""
+    bombs = {'units': dwarf_of_units(4000000), 'ranges': dwarf_of_ranges(30000), 'abbreviations': dwarf_of_abbreviations(100000)}
+    with Crowd(ctx, {'query_time': '4s'}) as c:
+        def upload(token, build_id, content):
+            parts = [content[i:i + (16 << 20)] for i in range(0, len(content), 16 << 20)]
+            for i, part in enumerate(parts):
+                path = f'/api/v1/debuginfo/upload?build_id={build_id.hex()}&offset={i * (16 << 20)}&size={len(content)}'
+                status, data = c.server.post(path, gzip.compress(part, 1), {**OCTETS, **bearer(token), 'Content-Encoding': 'gzip'})
+                if status != 200:
+                    break
+            ctx.check('upload', status == 200, (status, data[:200]))
+
+        def names(token, service):
+            query = json.dumps({**last_hour(), 'profileTypeID': CPU, 'labelSelector': '{service_name="%s"}' % service}).encode()
+            return c.server.post(QUERIER + 'SelectMergeStacktraces', query, {**JSON, **bearer(token)})[0]
+
+        large = b'\xab' * 20
+        with c.attack('a large file, twice', memory=500):
+            for _ in range(2):
+                upload(BAD, large, elf_of([(b'.debug_info', bytes(400 << 20))], large))
+        own = b'\xcd' * 20
+        upload(GOOD, own, elf_of([(b'.debug_abbrev', b'\1\x11\0\0\0\0'), (b'.debug_info', bytes(12))], own))
+        for i, (name, sections) in enumerate(bombs.items()):
+            build_id = bytes([i + 1]) * 20
+            upload(BAD, build_id, elf_of(sections, build_id))
+            c.server.post(PUSH, push_body(labels_of(name), nameless(build_id, 100)), {**PROTO, **bearer(BAD)})
+            with c.attack(f'names of {name}', memory=500):
+                bad = threading.Thread(target=names, args=(BAD, name))
+                bad.start()
+                good = []
+                while not good or bad.is_alive() and len(good) < 50:
+                    c.server.post(PUSH, push_body(labels_of(f'named-{name}-{len(good)}'), nameless(own, 100 + len(good))), {**PROTO, **bearer(GOOD)})
+                    good.append(names(GOOD, f'named-{name}-{len(good)}'))
+                bad.join(30)
+            ctx.same(f"{name}: another tenant's queries for names", set(good), {200})
+            ctx.check(f'{name}: the query ends', not bad.is_alive())
 
 
 @scenario(15, measures=False, waits=True)
