@@ -321,7 +321,7 @@ static void *delete_again_and_again(void *arg)
     uint64_t n;
     while (!d->stop) {
         must(put(d->f, STR("other"), "gone", T0, 1, &e), &e);
-        must(store_delete_service(d->f->store, STR("other"), STR("gone"), &n, &e), &e);
+        must(store_delete_service(d->f->store, STR("other"), STR("gone"), NULL, &n, &e), &e);
         d->deleted++;
     }
     return NULL;
