@@ -297,6 +297,11 @@ CASES = [
     Case('lazy_memory', modes=USUAL + ('heap',), skip=lacks_userfaultfd),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
+    Case('guarded_coroutine', 'own', skip=only_on('x86_64'), always=('profiled',)),
+    # A race of nanoseconds: it takes more ticks than timers give.
+    Case('guarded_coroutine', 'toggled', modes=('profiled',), always=('profiled',), repeat=2,
+         environment={'KILN_CLOCK': 'perf', 'KILN_FREQUENCY': '10000'},
+         skip=lambda: only_on('x86_64')() or lacks_perf()),
     Case('many_mappings'),
     Case('cancelled_threads', 'deferred', 'asynchronous', modes=THREADS),
     Case('handler_jumps', 'fork', 'jump', 'exit_thread', 'fork on_stack', 'jump on_stack', 'exit_thread on_stack',
