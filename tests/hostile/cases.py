@@ -264,7 +264,7 @@ CASES = [
     Case('traced_child'),
     Case('prctl_arguments'),
     Case('bare_clone', modes=THREADS),
-    Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', skip=only_on('x86_64')),
+    Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', 'alike', skip=only_on('x86_64')),
     Case('own_allocator'),
     Case('own_functions', modes=THREADS + ('heap',), always=('profiled', 'shared'), flags=['-rdynamic']),
     Case('loader_error', modes=EVERY),
