@@ -36,17 +36,26 @@ void step_set_safe(struct walk *w, bool trusted)
         w->n_safe = end - w->safe - 7;
 }
 
-// Extends the safe range by the pages of a word further up the thread's own stack, or moves it
-// there. Not all of that stack may be readable: programs put the stacks of coroutines and their
-// guard pages there.
+// Extends the safe range to a word further up the thread's own stack, or moves it there. Not all of
+// that stack may be readable: programs put the stacks of coroutines and their guard pages there.
+// None of them is likely to be as large as TRUSTED, so what follows is the thread's own.
+enum { TRUSTED = 256 << 10 };
+
 static bool load_own_stack(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
-    if (!walk_page_readable(w, first) || (last != first && !walk_page_readable(w, last)))
+    uintptr_t end = last + STEP_PAGE;
+    if (last != first && !walk_page_readable(w, first))
         return false;
-    uintptr_t end = last + STEP_PAGE < w->bounds->hi ? last + STEP_PAGE : w->bounds->hi;
+    // Eight bytes on both sides of a boundary: one call for two pages.
+    if (end < w->bounds->hi && process_page_readable(end - 4))
+        end += STEP_PAGE;
+    else if (!walk_page_readable(w, last))
+        return false;
     if (w->n_safe == 0 || first != w->safe + w->n_safe + 7)
         w->safe = first;
+    if (end > w->bounds->hi || end - w->safe >= TRUSTED)
+        end = w->bounds->hi;
     w->n_safe = end - w->safe - 7;
     *value = step_word_at(at);
     return true;

@@ -311,7 +311,7 @@ CASES = [
     Case('floating_point', 'flags', 'traps', modes=EVERY, always=('static',), flags=['-lm']),
     Case('threads_and_descriptors', modes=('profiled', 'heap', 'run'), always=('heap',)),
     # As small_stack_jumps.
-    Case('allocating_coroutines', '1024', '2048', flags=['-Wl,-z,now'], modes=('profiled', 'heap', 'run'), always=('profiled',)),
+    Case('allocating_coroutines', '1024', '2048', '1024 own', flags=['-Wl,-z,now'], modes=('profiled', 'heap', 'run'), always=('profiled',)),
     Case('allocating_coroutines', '1024 late', flags=['-Wl,-z,now'], modes=LINKED),
     Case('deep_allocations', modes=('profiled', 'heap', 'run'), always=('heap',)),
     Case('fork_in_hook', 'malloc', 'exit', modes=('profiled', 'heap', 'run'), repeat=2),
