@@ -283,7 +283,7 @@ CASES = [
     Case('small_alternate_stack', 'alone', modes=LINKED),
     # Resolving a symbol at its first call takes up to 4 KiB of the stack, by the size of the CPU's registers.
     Case('small_stack_jumps', 'mask', 'no_mask', flags=['-Wl,-z,now'], modes=PRELOADED + ('shared',)),
-    Case('on_stack_handlers', 'empty late', 'full late', 'empty early', 'full early', modes=PRELOADED + ('shared',)),
+    Case('on_stack_handlers', 'empty late', 'full late', 'empty early', 'full early', always=('static',)),
     Case('coroutines'),
     Case('preempted_coroutines', 'prof', 'real'),
     Case('preempted_coroutines', 'prof on_stack', 'real on_stack', modes=PRELOADED + ('shared',)),
