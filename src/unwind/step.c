@@ -41,7 +41,7 @@ void step_set_safe(struct walk *w, bool trusted)
 // None of them is likely to be as large as TRUSTED, so what follows is the thread's own.
 enum { TRUSTED = 256 << 10 };
 
-static bool load_own_stack(struct walk *w, uintptr_t at, uintptr_t *value)
+static __attribute__((noinline)) bool load_own_stack(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
     uintptr_t end = last + STEP_PAGE;
@@ -171,13 +171,9 @@ static __attribute__((noinline)) long load_from_copy(struct walk *w, uintptr_t a
     return 8;
 }
 
-bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
+static __attribute__((noinline)) bool load_elsewhere(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
-    if (at > UINTPTR_MAX - 7 || w->pid == STEP_NO_CALLS)
-        return false;
-    if (at >= w->sp && at >= w->bounds->lo && at + 7 < w->bounds->hi)
-        return load_own_stack(w, at, value);
     bool by_page = w->cache && first == last && at - w->near < NEAR;
     long got = by_page ? load_from_copy(w, at, value) : load_by_kernel(w, at, value);
     if (got >= 0 || got == -14)
@@ -187,6 +183,16 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
         return false;
     *value = step_word_at(at);
     return true;
+}
+
+// Calls only at its end, so it takes no room on the stack itself.
+bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
+{
+    if (at > UINTPTR_MAX - 7 || w->pid == STEP_NO_CALLS)
+        return false;
+    if (at >= w->sp && at >= w->bounds->lo && at + 7 < w->bounds->hi)
+        return load_own_stack(w, at, value);
+    return load_elsewhere(w, at, value);
 }
 
 // Checks the pages and then reads them. Volatile, so that this does not become a call of memcpy.
