@@ -494,17 +494,21 @@ static bool read_thread_pointer(const struct capture_thread *t, uintptr_t *point
 #endif
 }
 
-// On x86-64, libc's thread descriptor contains its own address twice, in words 0 and 2. On aarch64
-// the thread pointer points behind the descriptor, to the address of the table of thread-local
-// blocks.
-static bool is_libc_pointer(uintptr_t pointer)
+// On x86-64, libc's thread descriptor contains its own address twice, in words 0 and 2, and the
+// thread's id. A program's own descriptor may begin alike, because the ABI demands word 0 and
+// libc's functions use word 2. On aarch64 the thread pointer points behind the descriptor, to the
+// address of the table of thread-local blocks.
+static bool is_libc_pointer(uintptr_t pointer, pid_t tid)
 {
     const uintptr_t *word = (const uintptr_t *)pointer;
     if (!pointer || pointer % sizeof *word || !process_page_readable(pointer))
         return false;
 #if defined(__x86_64__)
-    return word[0] == pointer && process_page_readable(pointer + 16) && word[2] == pointer;
+    return word[0] == pointer && process_page_readable(pointer + 16) && word[2] == pointer &&
+           (!capture_state.knows_tid || (process_page_readable(pointer + THREAD_TID_AT) &&
+                                         *(const pid_t *)(pointer + THREAD_TID_AT) == tid));
 #else
+    (void)tid;
     return word[0] && process_page_readable(word[0]);
 #endif
 }
@@ -514,7 +518,7 @@ static __attribute__((noinline)) bool thread_may_use_libc(const struct capture_t
     uintptr_t pointer;
     return !read_thread_pointer(t, &pointer) ||
            (pointer && (pointer == atomic_load_explicit(&t->thread_pointer, memory_order_relaxed) ||
-                        handler_is_confined() || is_libc_pointer(pointer)));
+                        handler_is_confined() || is_libc_pointer(pointer, atomic_load(&t->tid))));
 }
 
 // Accounts for the CPU time of such a thread without stacks.

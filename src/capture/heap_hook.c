@@ -227,22 +227,22 @@ static void walk(void *context)
                         &w->s->cache, &w->why);
 }
 
-// A walk needs more stack than malloc does. A coroutine may not have that much, nor the end of the
-// thread's own stack. While the bounds are unknown, the stack may be a coroutine's.
-static bool lacks_room(void)
-{
-    enum { ROOM = 4096 };
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    return here < heap_self.stack_lo + ROOM || here >= heap_self.stack_hi;
-}
-
+// A walk needs more stack than malloc does. A coroutine may not have that much, wherever its stack
+// is, so the walk has a stack of its own.
 static void walk_elsewhere(struct heap_walk *w)
 {
-    if (w->confined)
-        return;
     uint64_t signals = thread_block_signals();
     other_stack_call(w->s->stack + sizeof w->s->stack, walk, w);
     thread_restore_signals(signals);
+}
+
+// A confined thread may not block the signals for that. Returns whether the end of its own stack is
+// far enough.
+static bool has_walk_room(void)
+{
+    enum { ROOM = 4096 };
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    return here >= heap_self.stack_lo + ROOM && here < heap_self.stack_hi;
 }
 
 static uint32_t record_allocation_stack(const void *caller)
@@ -259,12 +259,12 @@ static uint32_t record_allocation_stack(const void *caller)
     const struct unwind_snapshot *snapshot =
         atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
     struct heap_walk w = {s, snapshot, confined, 0, UNWIND_END_TRUNCATED};
-    if (snapshot && (!confined || heap_self.stack_hi)) {
+    if (snapshot && (!confined || has_walk_room())) {
         unwind_regs_here(&s->regs);
-        if (lacks_room())
-            walk_elsewhere(&w);
-        else
+        if (confined)
             walk(&w);
+        else
+            walk_elsewhere(&w);
         w.n = drop_leaf(s->pcs, w.n, caller);
     }
     if (w.n == 0) {

@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 
 #include "capture/on_stack.h"
+#include "process/call.h"
 #include "process/own_threads.h"
 
 // Missing in older headers.
@@ -232,6 +233,11 @@ int handler_install(struct err *e)
     struct sigaction old;
     enum { HWCAP2_FSGSBASE = 2 };
     capture_state.reads_fs = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE;
+#if defined(__x86_64__)
+    const pid_t *tid = (const pid_t *)(thread_own_pointer() + THREAD_TID_AT);
+    capture_state.knows_tid =
+        process_readable((uintptr_t)tid, sizeof *tid) && *tid == thread_self();
+#endif
     if (kernel_sigaction(SIGPROF, NULL, &old) == 0)
         set_program_action(&old);
     if (install_sigprof_handler() || kernel_sigaction(SIGPROF, NULL, &old))

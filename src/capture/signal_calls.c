@@ -1,13 +1,14 @@
 // sigaction and signal for programs that link libkiln.a. If the program set SIGPROF to the default
 // action, the next tick would end the process. So the program's action is stored beside our
-// handler, as libkiln.so does (agent/preload/interpose_signal.c). Weak, because a program may
-// define its own; calls for other signals go to the next definition.
+// handler, and handlers with SA_ONSTACK do not run on our alternate stacks, as libkiln.so does
+// (agent/preload/interpose_signal.c). Weak, because a program may define its own.
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdatomic.h>
 
 #include "base/attributes.h"
 #include "capture/capture.h"
+#include "capture/on_stack.h"
 #include "process/process.h"
 
 // TSan's runtime interposes them, and our own calls go to it.
@@ -32,26 +33,41 @@ __attribute__((constructor(101))) static void resolve_next_calls(void)
         atomic_store(&next_signal, simple);
 }
 
-// A child of vfork has its own signal actions.
-static bool is_sigprof_of_host(int number)
+int archive_sigaction(int number, const struct sigaction *wanted, struct sigaction *old)
+    __attribute__((alias("sigaction"), nothrow, leaf));
+
+// The program may define its own, or the archive may be part of a plugin.
+__attribute__((constructor(101))) static void note_sigaction(void)
 {
-    return number == SIGPROF && capture_has_handler() && process_is_us();
+    int (*volatile own)(int, const struct sigaction *, struct sigaction *) = archive_sigaction;
+    if (sigaction == own)
+        capture_interposes_sigaction();
 }
 
+// A child of vfork has its own signal actions.
 EXPORT __attribute__((weak)) int sigaction(int number, const struct sigaction *wanted,
                                            struct sigaction *old)
 {
-    if (is_sigprof_of_host(number) && capture_program_action(wanted, old))
-        return 0;
-    return atomic_load(&next_sigaction)(number, wanted, old);
+    __typeof__(&sigaction) next = atomic_load(&next_sigaction);
+    if (!capture_has_handler())
+        return next(number, wanted, old);
+    if (process_is_us())
+        return number == SIGPROF && capture_program_action(wanted, old)
+                   ? 0
+                   : on_stack_sigaction(next, number, wanted, old);
+    int result = next(number, wanted, old);
+    if (result == 0 && old)
+        on_stack_unwrap(number, old);
+    return result;
 }
 
 EXPORT __attribute__((weak)) __sighandler_t signal(int number, __sighandler_t handler)
 {
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
-    if (handler != SIG_ERR && is_sigprof_of_host(number) && capture_program_action(&wanted, &old))
+    if (handler != SIG_ERR && number == SIGPROF && capture_has_handler() && process_is_us() &&
+        capture_program_action(&wanted, &old))
         return old.sa_handler;
-    return atomic_load(&next_signal)(number, handler);
+    return on_stack_unwrapped(number, atomic_load(&next_signal)(number, handler));
 }
 
 #endif

@@ -189,6 +189,8 @@ void signal_stack_offer(_Atomic uint32_t *reserved, stack_t *of_frame)
     if (!number || own_stack || !(of_frame->ss_flags & SS_DISABLE))
         return;
     own_stack = number;
+    // libc puts the thread's descriptor above its stack; the first thread sets its stack itself.
+    stacks[number].near = thread_own_pointer();
     atomic_store(&stacks[number].used, true);
     atomic_store(reserved, 0);
     *of_frame = stack_by_number(number);

@@ -30,7 +30,7 @@ bool signal_stack_is(const stack_t *stack);
 // Returns the thread that owns this stack. Signal-safe; uses no thread-local storage.
 struct signal_stack_owner {
     pid_t tid;      // 0: not one of our stacks
-    uintptr_t near; // an address on the thread's own stack; 0: unknown
+    uintptr_t near; // an address on the thread's own stack or just above it; 0: unknown
 };
 struct signal_stack_owner signal_stack_owner(const stack_t *stack);
 // Sets the calling thread's stack again after another one was disabled. Signal-safe.

@@ -119,6 +119,9 @@ enum { THREAD_LEAST_STACK = 8192 };
 
 enum { THREAD_BUCKETS = 65536 };
 
+// Where glibc's thread descriptor has the thread's id on x86-64, in every version so far.
+enum { THREAD_TID_AT = 720 };
+
 // State shared with handlers.
 struct capture_state {
     _Atomic(struct capture_thread *) slots[CAPTURE_MAX_THREADS];
@@ -142,8 +145,9 @@ struct capture_state {
     _Atomic uint32_t cookie;
     uint32_t hz, depth;
     _Atomic uint64_t period_ns;
-    bool perf;     // perf events are wanted
-    bool reads_fs; // user code may read its thread pointer with rdfsbase (x86-64)
+    bool perf;      // perf events are wanted
+    bool reads_fs;  // user code may read its thread pointer with rdfsbase (x86-64)
+    bool knows_tid; // libc's thread descriptors have the thread's id at THREAD_TID_AT (x86-64)
     // The interval of our process timer; 0: it is not running. The program's own has another
     // interval: see clock.c.
     _Atomic uint64_t process_period_us;

@@ -192,6 +192,27 @@ static pid_t next_child(struct supervise *s, int *status)
     return got;
 }
 
+static bool is_stopped(pid_t pid)
+{
+    char text[1024];
+    const char *at = read_process_stat(pid, text, sizeof text);
+    return at && (at[2] == 'T' || at[2] == 't');
+}
+
+// Runs in a child of ours while we are stopped: continues us when something else than our shell has
+// continued the program, or killed it.
+static _Noreturn void continue_with_program(pid_t program, pid_t us)
+{
+    const struct timespec pause = {0, 20000000};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (getppid() == us) {
+        if (!is_stopped(program) && is_stopped(us))
+            kill(us, SIGCONT);
+        nanosleep(&pause, NULL);
+    }
+    _exit(0);
+}
+
 // Stops when the program stops, so that the shell that started us sees a stopped job. A
 // SUPERVISE_APART program that stops by itself must not stop us, because the timeout would never
 // expire.
@@ -200,9 +221,23 @@ static void stop_with_program(struct supervise *s)
     if (s->how == SUPERVISE_APART && !s->may_stop)
         return;
     s->may_stop = false;
+    if (!is_stopped(s->child))
+        return;
+    pid_t us = getpid(), watcher = fork();
+    if (watcher == 0)
+        continue_with_program(s->child, us);
     raise(SIGSTOP);
-    // SIGCONT may have been sent to us only.
-    kill(s->child, SIGCONT);
+    if (watcher > 0) {
+        kill(watcher, SIGKILL);
+        waitpid(watcher, NULL, 0);
+    }
+    // SIGCONT may have been sent to us only. If the program goes on already, it gets no second one.
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCONT);
+    sigtimedwait(&set, NULL, &(struct timespec){0, 0});
+    if (is_stopped(s->child))
+        kill(s->child, SIGCONT);
 }
 
 static void record_child_status(struct supervise *s)

@@ -1,12 +1,17 @@
-// System calls that libkiln makes under libc's names. The linker redirects these names to here
-// (--wrap, see agent/meson.build): a program may have functions of its own that are called read,
-// close or poll, since C does not reserve the names, and then the loader would give us those.
+// System calls and other functions that libkiln calls under libc's names. The linker redirects
+// these names to here (--wrap, see agent/meson.build): a program may have functions of its own that
+// are called read, close or poll, since C does not reserve the names, and then the loader would
+// give us those.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #include "process/call.h"
@@ -66,6 +71,7 @@ WRAP3(int, getsockname, SYS_getsockname, int, struct sockaddr *, socklen_t *)
 WRAP3(int, ioctl, SYS_ioctl, int, unsigned long, long)
 WRAP3(int, madvise, SYS_madvise, void *, size_t, int)
 WRAP3(int, mprotect, SYS_mprotect, void *, size_t, int)
+WRAP3(ssize_t, getrandom, SYS_getrandom, void *, size_t, unsigned)
 WRAP3(ssize_t, read, SYS_read, int, void *, size_t)
 WRAP3(int, socket, SYS_socket, int, int, int)
 WRAP3(ssize_t, write, SYS_write, int, const void *, size_t)
@@ -109,4 +115,44 @@ int __wrap_unlink(const char *path);
 int __wrap_unlink(const char *path)
 {
     return (int)own_call(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0);
+}
+
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *to, unsigned long n_to,
+                                const struct iovec *from, unsigned long n_from,
+                                unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *to, unsigned long n_to,
+                                const struct iovec *from, unsigned long n_from, unsigned long flags)
+{
+    return own_call(SYS_process_vm_readv, pid, (long)to, (long)n_to, (long)from, (long)n_from,
+                    (long)flags);
+}
+
+// libc's other name.
+unsigned long __getauxval(unsigned long type);
+
+unsigned long __wrap_getauxval(unsigned long type);
+unsigned long __wrap_getauxval(unsigned long type)
+{
+    return __getauxval(type);
+}
+
+int __wrap_getpagesize(void);
+int __wrap_getpagesize(void)
+{
+    return (int)__getauxval(AT_PAGESZ);
+}
+
+size_t __wrap_strnlen(const char *text, size_t most);
+size_t __wrap_strnlen(const char *text, size_t most)
+{
+    const char *end = memchr(text, 0, most);
+    return end ? (size_t)(end - text) : most;
+}
+
+char *__wrap_strdup(const char *text);
+char *__wrap_strdup(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = malloc(n);
+    return copy ? memcpy(copy, text, n) : NULL;
 }

@@ -219,8 +219,10 @@ walk_stack(const struct unwind_snapshot *s, const struct unwind_regs *start,
     for (unsigned i = 0; i < STEP_PAGES; i++)
         w.pages[i] = 0;
     step_from_regs(&w, start, true);
-    if (cache)
+    if (cache) {
         cache->lookups = 0;
+        cache->copied = 0;
+    }
     if (cache && cache->generation != s->generation)
         cache_clear(cache, s->generation);
     struct step_fast f = {w.pc, w.sp, w.bp, w.saved, w.safe, w.n_safe};

@@ -21,16 +21,44 @@ static inline __attribute__((always_inline)) bool walk_page_readable(struct walk
 
 void step_set_safe(struct walk *w, bool trusted)
 {
+    uintptr_t lo = w->bounds->lo, hi = w->bounds->hi;
     w->n_safe = 0;
-    if (w->sp < w->bounds->lo || w->sp >= w->bounds->hi || w->bounds->hi - w->sp <= 8)
+    if (w->sp < lo || w->sp >= hi)
         return;
-    // A main thread's stack is mapped from its lowest used page upwards, so checking one page is
-    // enough.
     if (!trusted && !walk_page_readable(w, w->sp & ~(STEP_PAGE - 1)))
         return;
-    uintptr_t above = trusted ? w->sp - w->bounds->lo : w->sp & (STEP_PAGE - 1);
+    uintptr_t above = w->sp & (STEP_PAGE - 1), end = w->sp - above + STEP_PAGE;
+    // Without calls no page can be checked.
+    if (end > hi || w->pid == STEP_NO_CALLS)
+        end = hi;
     w->safe = w->sp - (above > UNWIND_RED_ZONE ? UNWIND_RED_ZONE : 0);
-    w->n_safe = w->bounds->hi - w->safe - 7;
+    if (end - w->safe > 8)
+        w->n_safe = end - w->safe - 7;
+}
+
+// Extends the safe range to a word further up the thread's own stack, or moves it there. Not all of
+// that stack may be readable: programs put the stacks of coroutines and their guard pages there.
+// None of them is likely to be as large as TRUSTED, so what follows is the thread's own.
+enum { TRUSTED = 256 << 10 };
+
+static __attribute__((noinline)) bool load_own_stack(struct walk *w, uintptr_t at, uintptr_t *value)
+{
+    uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
+    uintptr_t end = last + STEP_PAGE;
+    if (last != first && !walk_page_readable(w, first))
+        return false;
+    // Eight bytes on both sides of a boundary: one call for two pages.
+    if (end < w->bounds->hi && process_page_readable(end - 4))
+        end += STEP_PAGE;
+    else if (!walk_page_readable(w, last))
+        return false;
+    if (w->n_safe == 0 || first != w->safe + w->n_safe + 7)
+        w->safe = first;
+    if (end > w->bounds->hi || end - w->safe >= TRUSTED)
+        end = w->bounds->hi;
+    w->n_safe = end - w->safe - 7;
+    *value = step_word_at(at);
+    return true;
 }
 
 // The thread's id: once the first thread has ended, the process's id has no memory.
@@ -108,13 +136,14 @@ static bool is_in_memory(uintptr_t first, uintptr_t last)
     return result == 0 ? pages[0] & pages[1] & 1 : result != -12; // ENOMEM
 }
 
-// The stack that we run on cannot be unmapped meanwhile: once its pages are known to be mapped,
-// read them directly. Another thread may unmap anything else (code, the target of a wild frame
-// pointer) at any time, so let the kernel copy it.
+// What is less than this above the stack pointer is probably the interrupted stack. If it is not
+// the thread's own, it may be a coroutine's of any size.
 enum { NEAR = 65536 };
 
-// Returns the number of bytes copied, or a negative number: -14 is EFAULT, any other one means that
-// the call is forbidden. Not inlined: its variables are not on the stack while pages are checked.
+// Another thread may unmap anything but the thread's own stack at any time, so let the kernel copy
+// it. Returns the number of bytes copied, or a negative number: -14 is EFAULT, any other one means
+// that the call is forbidden. Not inlined: its variables are not on the stack while pages are
+// checked.
 static __attribute__((noinline)) long load_by_kernel(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t copy;
@@ -126,20 +155,44 @@ static __attribute__((noinline)) long load_by_kernel(struct walk *w, uintptr_t a
     return got;
 }
 
-bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
+// The same by copies of whole pages: most words that a walk reads are on one or two.
+static __attribute__((noinline)) long load_from_copy(struct walk *w, uintptr_t at, uintptr_t *value)
+{
+    uintptr_t page = at & ~(STEP_PAGE - 1);
+    struct unwind_cache *cache = w->cache;
+    if (cache->copied != page) {
+        cache->copied = 0;
+        long got = is_in_memory(page, page) ? copy_by_kernel(w, page, cache->page, STEP_PAGE) : -14;
+        if (got != (long)STEP_PAGE)
+            return got < 0 ? got : -14;
+        cache->copied = page;
+    }
+    *value = step_word_at((uintptr_t)cache->page + (at - page));
+    return 8;
+}
+
+static __attribute__((noinline)) bool load_elsewhere(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
-    if (at > UINTPTR_MAX - 7 || w->pid == STEP_NO_CALLS)
-        return false;
-    if (at - w->near >= NEAR) {
-        long got = load_by_kernel(w, at, value);
-        if (got >= 0 || got == -14)
-            return got == 8;
-    }
+    bool by_page = w->cache && first == last && at - w->near < NEAR;
+    long got = by_page ? load_from_copy(w, at, value) : load_by_kernel(w, at, value);
+    if (got >= 0 || got == -14)
+        return got == 8;
+    // The call is forbidden.
     if (!walk_page_readable(w, first) || (last != first && !walk_page_readable(w, last)))
         return false;
     *value = step_word_at(at);
     return true;
+}
+
+// Calls only at its end, so it takes no room on the stack itself.
+bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
+{
+    if (at > UINTPTR_MAX - 7 || w->pid == STEP_NO_CALLS)
+        return false;
+    if (at >= w->sp && at >= w->bounds->lo && at + 7 < w->bounds->hi)
+        return load_own_stack(w, at, value);
+    return load_elsewhere(w, at, value);
 }
 
 // Checks the pages and then reads them. Volatile, so that this does not become a call of memcpy.

@@ -91,9 +91,9 @@ static inline bool step_load(struct walk *w, uintptr_t at, uintptr_t *value)
     return step_load_probed(w, at, value);
 }
 
-// Sets the range that needs no check: if the stack pointer is within the thread's own stack, from
-// there to the end. If not trusted, the stack pointer comes from memory and may be in a part of the
-// stack that is not mapped.
+// Sets the range that needs no check: if the stack pointer is within the thread's own stack, the
+// rest of its page, and to the end of the stack if no system call may be made. If not trusted, the
+// stack pointer comes from memory and may be in a part of the stack that is not mapped.
 void step_set_safe(struct walk *w, bool trusted);
 
 // Moves the walk to the caller's frame. Detects loops: the stack pointer must grow towards the

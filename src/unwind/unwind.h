@@ -76,6 +76,9 @@ struct unwind_cache {
     uint8_t lookups;
     _Alignas(16) uint8_t scratch[UNWIND_SCRATCH];
     struct unwind_regs signal; // registers of a frame interrupted by a signal, to save stack space
+    // A copy of a page that another thread may unmap, and its address; 0: none. The current walk's.
+    volatile uintptr_t copied;
+    uint8_t page[4096];
 };
 
 struct unwind_snapshot;

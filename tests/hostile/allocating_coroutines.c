@@ -1,6 +1,7 @@
 // A coroutine with a stack of a few kilobytes and no guard allocates. What lies below its stack
 // must not change: a hook that unwinds there needs more than malloc does. "late": another thread
-// switches sampling on, so the profiler does not know the stack of this one.
+// switches sampling on, so the profiler does not know the stack of this one. "own": the coroutine's
+// stack is a part of the thread's.
 #include "hostile.h"
 
 #include <pthread.h>
@@ -51,12 +52,12 @@ int main(int argc, char **argv)
     size_t size = strtoul(argv[1], NULL, 10);
     hostile_begin();
     allocate(); // malloc sets itself up on a large stack
-    if (argc > 2) {
+    if (argc > 2 && is(argv[2], "late")) {
         pthread_t thread;
         require(pthread_create(&thread, NULL, activate, NULL) == 0, "pthread_create");
         pthread_join(thread, NULL);
     }
-    char *memory = malloc(4 * size);
+    char *memory = argc > 2 && is(argv[2], "own") ? __builtin_alloca(4 * size) : malloc(4 * size);
     memset(memory, 0x5a, 4 * size);
     getcontext(&there);
     there.uc_stack.ss_sp = memory + 3 * size;

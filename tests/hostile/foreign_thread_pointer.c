@@ -1,5 +1,6 @@
 // A thread by a bare clone, with a thread pointer of its own or none: libc's thread-local storage
-// is not there, and none of its code runs.
+// is not there, and none of its code runs. "alike": it points to what looks like libc's descriptor,
+// with nothing below it.
 #include "hostile.h"
 
 #include <linux/futex.h>
@@ -30,8 +31,12 @@ int main(int argc, char **argv)
     mprotect(place + PAGE, PAGE, PROT_READ | PROT_WRITE);
     void *pointer = is(argv[1], "none")         ? NULL
                     : is(argv[1], "first_page") ? place + PAGE
+                    : is(argv[1], "alike")      ? place + PAGE
                                                 : place + 2 * PAGE - 64;
     memset(place + PAGE, 0x5a, PAGE);
+    void **words = (void **)(place + PAGE);
+    if (is(argv[1], "alike"))
+        words[0] = words[2] = pointer;
     require(clone(run, stack + STACK,
                   CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
                       CLONE_SETTLS,
@@ -40,7 +45,7 @@ int main(int argc, char **argv)
     while (!ended)
         pause_ms(10);
     bool same = true;
-    for (int i = 0; i < PAGE; i++)
+    for (int i = 3 * sizeof *words; i < PAGE; i++)
         same = same && place[PAGE + i] == 0x5a;
     fact("its memory is unchanged", same);
     return 0;

@@ -382,8 +382,10 @@ static void the_edge_of_memory(void **state)
     char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(p, MAP_FAILED);
     mprotect(p + 4096, 4096, PROT_NONE);
+    struct unwind_stack_bounds unknown = {0};
     struct walk w;
     memset(&w, 0, sizeof w);
+    w.bounds = &unknown;
     uintptr_t value;
     // A page that nobody has touched is not read: the program may be the one to provide it.
     assert_false(step_load(&w, (uintptr_t)p + 4088, &value));
@@ -425,9 +427,11 @@ static void stacks_are_not_code(void **state)
 static bool evaluate(uintptr_t *result, const uint8_t *p, size_t n)
 {
     static uintptr_t memory[2] = {0x1234, 0x5678};
+    struct unwind_stack_bounds unknown = {0};
     struct walk w;
     struct unwind_regs regs;
     memset(&w, 0, sizeof w);
+    w.bounds = &unknown;
     for (unsigned i = 0; i < UNWIND_REGS; i++)
         regs.r[i] = (uintptr_t)&memory[0];
     return step_expression(&w, &regs, ~(uint64_t)2, p, n, true, 100, result);
