@@ -23,6 +23,8 @@ enum {
     GRID = 4,             // windows between places where a segment may begin
     OVERLAP = 4,          // of blocks: how many begin within one
     MAX_ROUNDS = 10,
+    EFFECTS = 4,     // that a step is told from: a constant, a curve in time and the load
+    MIN_SPREAD = 12, // blocks that say how much a series wanders
 };
 
 #define SHARP 6.0       // squared standard deviations by which a window differs visibly
@@ -32,6 +34,7 @@ enum {
 #define MEDIAN 0.4549   // of a chi-squared variable with one degree of freedom
 #define MIN_EFFECT 0.05 // the deviation of the load, or of another effect, that means something
 #define MAX_LOAD 2.0    // the logarithm of the load beyond which it is not extrapolated
+#define SPLIT 0.001     // p-value of a step beside the trend
 
 struct segment {
     size_t from, to;
@@ -47,6 +50,7 @@ struct stats_steps {
     uint8_t *hour;
     double *load;              // logarithm, minus its mean; 0 if unknown
     double *trend;             // from -1 to 1
+    double *effects[EFFECTS];  // orthogonal to each other
     double *events, *exposure; // of the series at hand
     double *factor;            // of the exposures, by load or hour
     double *unsorted;
@@ -94,22 +98,30 @@ static double median_of(double *values, size_t n)
     return n ? values[k] : 0;
 }
 
+// Siegmund and Venkatraman (1995): how often the largest step of all times and lengths exceeds z
+// somewhere within n windows, if every window is looked at.
+static double p_of(double likelihood, double n, double freedom)
+{
+    double z = sqrt(fmax(likelihood, 0));
+    z = stats_normal_quantile_two_sided(stats_t_two_sided(z, freedom));
+    return z < 2 ? 1 : fmin(n * z * exp(-z * z / 2) / sqrt(2 * M_PI), 1);
+}
+
 // --- what all series share ---
 
-static double load_of(const struct stats_window *w)
+static double load_of(const struct stats_window *w, double own)
 {
-    double seconds = (double)(w->end - w->start) / 1e9;
-    double load = w->profiles > 0 ? w->total.value / w->profiles
-                  : seconds > 0   ? w->total.value / seconds
-                                  : 0;
+    double seconds = (double)(w->end - w->start) / 1e9, value = w->total.value - own;
+    double load = w->profiles > 0 ? value / w->profiles : seconds > 0 ? value / seconds : 0;
     return load > 0 ? log(load) : NAN;
 }
 
-static void fill_loads(struct stats_steps *s)
+// own: a series that is no part of the load; may be NULL.
+static void fill_loads(struct stats_steps *s, const struct stats_cell *own)
 {
     double sum = 0, n = 0;
     for (size_t i = 0; i < s->n; i++) {
-        s->load[i] = load_of(&s->history->windows[i]);
+        s->load[i] = load_of(&s->history->windows[i], own ? own[i].value : 0);
         if (isfinite(s->load[i])) {
             sum += s->load[i];
             n++;
@@ -130,9 +142,10 @@ struct stats_steps *stats_steps_new(const struct stats_history *history, struct 
     s->n = n;
     s->day = arena_array(arena, n + 1, sizeof *s->day);
     s->hour = arena_array(arena, n + 1, sizeof *s->hour);
-    double **columns[] = {&s->load,         &s->factor,   &s->trend, &s->unsorted,
-                          &s->events,       &s->exposure, &s->level, &s->event_sum,
-                          &s->exposure_sum, &s->best,     &s->cost};
+    double **columns[] = {&s->load,         &s->factor,     &s->trend,     &s->unsorted,
+                          &s->events,       &s->exposure,   &s->level,     &s->event_sum,
+                          &s->exposure_sum, &s->best,       &s->cost,      &s->effects[0],
+                          &s->effects[1],   &s->effects[2], &s->effects[3]};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         *columns[i] = arena_array(arena, n + 1, sizeof **columns[i]);
     s->masked = arena_array(arena, n + 1, sizeof *s->masked);
@@ -153,10 +166,11 @@ struct stats_steps *stats_steps_new(const struct stats_history *history, struct 
         s->hour[i] = (uint8_t)((start % DAY + DAY) % DAY / HOUR);
     }
     s->n_days = n ? day + 1 : 0;
+    // One more for the sides of a step.
     s->day_events = arena_array(arena, s->n_days + 1, sizeof *s->day_events);
     s->day_exposure = arena_array(arena, s->n_days + 1, sizeof *s->day_exposure);
     s->day_mean = arena_array(arena, s->n_days + 1, sizeof *s->day_mean);
-    fill_loads(s);
+    fill_loads(s, NULL);
     return s;
 }
 
@@ -266,15 +280,142 @@ static bool fit_effect(struct stats_steps *s, const double *x)
     return true;
 }
 
-// The share of fixed work falls as the load rises. As long as the hours of the day are not known,
-// there is a trend.
-static void adjust_for_load(struct stats_steps *s, bool absolute)
+static void fit_load_and_trend(struct stats_steps *s, bool absolute)
 {
     level_by_day(s);
     for (int i = 0; i < 3 && !absolute && fit_effect(s, s->load); i++)
         level_by_day(s);
     for (int i = 0; i < 3 && s->n_days < MIN_DAYS && fit_effect(s, s->trend); i++)
         level_by_day(s);
+}
+
+static double dot(const struct stats_steps *s, const double *x, const double *y)
+{
+    double sum = 0;
+    for (size_t i = 0; i < s->n; i++)
+        sum += s->level[i] * s->exposure[i] * x[i] * y[i];
+    return sum;
+}
+
+static void fill_effects(struct stats_steps *s, bool absolute, double norms[EFFECTS])
+{
+    for (size_t i = 0; i < s->n; i++) {
+        s->effects[0][i] = 1;
+        s->effects[1][i] = s->trend[i];
+        s->effects[2][i] = s->trend[i] * s->trend[i];
+        s->effects[3][i] = absolute ? 0 : s->load[i];
+    }
+    for (int k = 0; k < EFFECTS; k++) {
+        double before = dot(s, s->effects[k], s->effects[k]);
+        for (int j = 0; j < k && norms[j] > 0; j++) {
+            double part = dot(s, s->effects[k], s->effects[j]) / norms[j];
+            for (size_t i = 0; i < s->n; i++)
+                s->effects[k][i] -= part * s->effects[j][i];
+        }
+        norms[k] = dot(s, s->effects[k], s->effects[k]);
+        if (!(norms[k] > 1e-9 * before))
+            norms[k] = 0;
+    }
+}
+
+// Takes everything that the effects explain out of the residuals.
+static void leave_out_effects(const struct stats_steps *s, const double norms[EFFECTS],
+                              double *residual)
+{
+    for (int k = 0; k < EFFECTS; k++) {
+        double part = 0;
+        for (size_t i = 0; i < s->n; i++)
+            part += residual[i] * s->effects[k][i];
+        for (size_t i = 0; i < s->n && norms[k] > 0; i++)
+            residual[i] -= part / norms[k] * s->level[i] * s->exposure[i] * s->effects[k][i];
+    }
+}
+
+// The variance of residuals, in variances of counts, at the block size at which it is largest:
+// series that wander have more of it in larger blocks.
+static double spread_of(const struct stats_steps *s, const double *residual, double *freedom)
+{
+    double most = s->rest;
+    *freedom = (double)s->n - EFFECTS - 1;
+    for (size_t size = 1; s->n / size >= MIN_SPREAD; size *= 2) {
+        double sum = 0, blocks = (double)(s->n / size);
+        for (size_t from = 0; from + size <= s->n; from += size) {
+            double off = 0, expected = 0;
+            for (size_t i = from; i < from + size; i++) {
+                off += residual[i];
+                expected += s->level[i] * s->exposure[i];
+            }
+            sum += expected > 0 ? off * off / expected : 0;
+        }
+        if (sum / (blocks - EFFECTS - 1) <= most)
+            continue;
+        most = sum / (blocks - EFFECTS - 1);
+        *freedom = blocks - EFFECTS - 1;
+    }
+    return most;
+}
+
+// The window before which a step explains what time and load leave over, by the score test; 0: none
+// does.
+static size_t find_split(struct stats_steps *s, bool absolute)
+{
+    double norms[EFFECTS] = {0}, tails[EFFECTS] = {0}, *residual = s->unsorted;
+    double tail = 0, best = 0, size = 0, freedom;
+    size_t at = 0;
+    if (s->n < MIN_SPREAD)
+        return 0;
+    fill_effects(s, absolute, norms);
+    for (size_t i = 0; i < s->n; i++)
+        residual[i] = likely_events(s, i) - s->level[i] * s->exposure[i];
+    leave_out_effects(s, norms, residual);
+    for (size_t i = s->n; i-- > 2;) {
+        double information, by_load = 0;
+        tail += residual[i];
+        for (int k = 0; k < EFFECTS; k++)
+            tails[k] += s->level[i] * s->exposure[i] * s->effects[k][i];
+        information = tails[0];
+        for (int k = 0; k < EFFECTS; k++) {
+            by_load = norms[k] > 0 ? tails[k] * tails[k] / norms[k] : 0;
+            information -= by_load;
+        }
+        if (i + 2 > s->n || !(information > by_load) || !(information > 1e-3 * tails[0]) ||
+            tail * tail / information <= best)
+            continue;
+        best = tail * tail / information;
+        size = tail / information;
+        at = i;
+    }
+    if (!at)
+        return 0;
+    for (size_t i = at; i < s->n; i++)
+        residual[i] -= size * s->level[i] * s->exposure[i];
+    leave_out_effects(s, norms, residual);
+    double spread = spread_of(s, residual, &freedom);
+    return p_of(best / spread, (double)s->n, freedom) <= SPLIT ? at : 0;
+}
+
+// The share of fixed work falls as the load rises. As long as the hours of the day are not known,
+// there is a trend. It must not take the place of a step: both effects come from what varies within
+// the sides of a step, as from what varies within days. Nor is a function that costs more a load of
+// its own.
+static void adjust_for_load(struct stats_steps *s, const struct stats_cell *cells, bool absolute)
+{
+    if (s->n_days >= MIN_DAYS) {
+        fit_load_and_trend(s, absolute);
+        return;
+    }
+    memset(s->day, 0, s->n * sizeof *s->day);
+    s->n_days = 1;
+    fill_loads(s, cells);
+    fit_load_and_trend(s, absolute);
+    size_t at = find_split(s, absolute);
+    if (!at)
+        return;
+    take_series(s, cells, absolute);
+    for (size_t i = at; i < s->n; i++)
+        s->day[i] = 1;
+    s->n_days = 2;
+    fit_load_and_trend(s, absolute);
 }
 
 static void adjust_for_hour(struct stats_steps *s)
@@ -314,7 +455,7 @@ static bool prepare(struct stats_steps *s, const struct stats_cell *cells, bool 
     memset(s->masked, 0, s->n * sizeof *s->masked);
     if (!is_enough(s) || !take_series(s, cells, absolute))
         return false;
-    adjust_for_load(s, absolute);
+    adjust_for_load(s, cells, absolute);
     adjust_for_hour(s);
     sum_up(s);
     return true;
@@ -527,7 +668,7 @@ static double rate_of(const struct segment *g)
 static void adjust_again(struct stats_steps *s, const struct stats_cell *cells, bool absolute)
 {
     take_series(s, cells, absolute);
-    adjust_for_load(s, absolute);
+    adjust_for_load(s, cells, absolute);
     for (size_t i = 0; i < s->n_segments; i++) {
         double events = 0, exposure = 0;
         for (size_t j = s->segments[i].from; j < s->segments[i].to; j++) {
@@ -669,15 +810,6 @@ static bool mask_excursion(struct stats_steps *s)
 }
 
 // --- steps ---
-
-// Siegmund and Venkatraman (1995): how often the largest step of all times and lengths exceeds z
-// somewhere within n windows, if every window is looked at.
-static double p_of(double likelihood, double n, double freedom)
-{
-    double z = sqrt(fmax(likelihood, 0));
-    z = stats_normal_quantile_two_sided(stats_t_two_sided(z, freedom));
-    return z < 2 ? 1 : fmin(n * z * exp(-z * z / 2) / sqrt(2 * M_PI), 1);
-}
 
 // Whether the later half of the last segment is nearer to what was before: the rest of a spike.
 static bool fades(const struct stats_steps *s, const struct segment *left, const struct segment *g)

@@ -21,9 +21,10 @@
 enum { N = 336 };
 
 struct simulation {
-    size_t n;      // windows of an hour; 0: N
-    double events; // of the service in a window
-    double weight; // of an event; 0: 1
+    size_t n;       // windows; 0: N
+    int64_t length; // of a window; 0: HOUR
+    double events;  // of the service in a window
+    double weight;  // of an event; 0: 1
     double share;
     double swing;     // of the load over a day
     double fixed;     // part of the series that does not depend on the load
@@ -46,9 +47,11 @@ static double value_or(double value, double otherwise)
 static struct stats_history draw(const struct simulation *s)
 {
     size_t n = s->n ? s->n : N;
+    int64_t length = s->length ? s->length : HOUR;
     double weight = value_or(s->weight, 1), wandered = 0;
     for (size_t i = 0; i < n; i++) {
-        double hour = (double)(i % 24), load = 1 + s->swing * cos((hour - 14) / 12 * M_PI);
+        double hour = fmod((double)i * (double)length / HOUR, 24),
+               load = 1 + s->swing * cos((hour - 14) / 12 * M_PI);
         wandered = 0.8 * wandered + s->wander * 0.6 * normal();
         double mean = s->events * s->share * (load * (1 - s->fixed) + s->fixed) *
                       (1 + s->by_hour * cos((hour - 3) / 12 * M_PI)) * spread_by(s->cv) *
@@ -58,13 +61,13 @@ static struct stats_history draw(const struct simulation *s)
         double k = poisson(mean), rest = poisson(s->events * load * (1 - s->share));
         cells[i] = (struct stats_cell){k * weight, k * weight * weight};
         windows[i] = (struct stats_window){
-            .start = T0 + (int64_t)i * HOUR,
-            .end = T0 + (int64_t)(i + 1) * HOUR,
+            .start = T0 + (int64_t)i * length,
+            .end = T0 + (int64_t)(i + 1) * length,
             .total = {(k + rest) * weight, (k + rest) * weight * weight},
             .profiles = 100,
         };
     }
-    return (struct stats_history){.n = n, .windows = windows, .lasting = 6 * HOUR};
+    return (struct stats_history){.n = n, .windows = windows, .lasting = 6 * length};
 }
 
 static size_t find(const struct stats_history *h, struct arena *arena,
@@ -211,6 +214,43 @@ static void what_went_away_is_dropped(void **state)
         h.n = s.at + 3;
         assert_int_equal(count(&h, false, &step), 0);
     }
+}
+
+// Windows of a minute. A step must not be taken for a trend, nor for its own load, and a curve in
+// time or a load that fixed work does not follow must not be taken for a step.
+static void short_histories(void **state)
+{
+    const int64_t minute = HOUR / 60;
+    const size_t lengths[] = {60, 120, 300};
+    enum { SERIES = 20 };
+    for (int i = 0; i < 9; i++) {
+        struct simulation s = {
+            .n = lengths[i / 3], .length = minute, .events = 2e3, .share = 0.05, .factor = 4.7};
+        s.at = s.n * (size_t)(1 + i % 3) / 4;
+        int found = 0;
+        double ratio = 0;
+        for (int k = 0; k < SERIES; k++) {
+            struct stats_history h = draw(&s);
+            struct stats_step step = {0};
+            bool is = least_p(&h, &step) <= 1e-6 && step.low <= s.at && s.at <= step.high;
+            found += is;
+            ratio += is ? step.after / step.before / SERIES : 0;
+        }
+        printf("%zu minutes, a step at %zu: found in %d of %d, x %.2f\n", s.n, s.at, found, SERIES,
+               ratio);
+        assert_true(found >= SERIES * 8 / 10);
+    }
+    struct simulation s = {.n = 300, .length = minute, .events = 2e3, .share = 0.05};
+    assert_quiet(s, "noise of sampling within hours");
+    s.wander = 0.05;
+    assert_quiet(s, "wandering within hours");
+    s.wander = 0;
+    s.by_hour = 0.3;
+    assert_quiet(s, "work by the hour within hours");
+    s.by_hour = 0;
+    s.swing = 0.6;
+    s.fixed = 1;
+    assert_quiet(s, "fixed work under load within hours");
 }
 
 static void a_spike_hides_no_step(void **state)
@@ -369,6 +409,7 @@ int main(void)
         cmocka_unit_test_setup(series_without_steps, reseed),
         cmocka_unit_test_setup(daily_curves, reseed),
         cmocka_unit_test_setup(steps_are_found, reseed),
+        cmocka_unit_test_setup(short_histories, reseed),
         cmocka_unit_test_setup(what_went_away_is_dropped, reseed),
         cmocka_unit_test_setup(a_spike_hides_no_step, reseed),
         cmocka_unit_test_setup(outages_are_no_steps, reseed),
