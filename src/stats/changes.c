@@ -206,8 +206,9 @@ struct stats_stacks {
     int sides[2 * (MAX_DAYS + MAX_BLOCKS)];
     size_t n[2];
     struct stats_functions functions;
-    size_t at;           // the profile that is being read
-    double value, scale; // mean total of a profile of the comparison; see stats_scale
+    size_t at;        // the profile that is being read
+    double totals[2]; // mean of the profiles of a side
+    double scale;     // see stats_scale
     struct culprit culprits[MAX_CULPRITS];
     size_t n_culprits;
     enum { COMPARE, FIND_CALLERS, SUM_CALLERS } pass;
@@ -467,7 +468,8 @@ static void drop_counterparts(struct stats_stacks *s)
     }
 }
 
-static void compare_stacks(struct stats_stacks *s, double level)
+// False: there is nothing to compare with. Stacks may be deleted before the history is.
+static bool compare_stacks(struct stats_stacks *s, double level)
 {
     const struct stats_service *service = s->service;
     struct stats_functions *f = &s->functions;
@@ -479,7 +481,10 @@ static void compare_stacks(struct stats_stacks *s, double level)
     f->context = s;
     stats_functions_compare(f, level);
     s->scale = stats_scale(&f->fit);
-    s->value = f->fit.totals[1] / (double)s->n[1];
+    for (int side = 0; side < 2; side++)
+        s->totals[side] = f->fit.totals[side] / (double)s->n[side];
+    if (!(s->totals[0] > 0) || !(s->totals[1] > 0) || !(s->scale > 0))
+        return false;
     find_culprits(s);
     s->seen = arena_array(s->arena, f->n + 1, sizeof *s->seen);
     s->pass = FIND_CALLERS;
@@ -493,6 +498,7 @@ static void compare_stacks(struct stats_stacks *s, double level)
     }
     drop_counterparts(s);
     merge_callees(s);
+    return true;
 }
 
 // --- which stacks ---
@@ -665,11 +671,24 @@ static void fill_ranges(const struct stats_stacks *s, struct stats_entry *e)
         }
 }
 
+// What a culprit costs, per second, at the load after, or if all of the service runs the new
+// version. The load is the scale, but no more than the larger of the totals: where a culprit is
+// most of a service, the scale is that of the little else.
+static double cost_of(const struct settling *t, const struct stats_stacks *s,
+                      const struct stats_change *change, double rate)
+{
+    const double *totals = s->totals;
+    double load = fmin(s->scale, fmax(totals[1] / totals[0], 1));
+    double all = t->found ? load / totals[1] : (1 + load) / (totals[0] + totals[1]);
+    return (change->after / s->scale - change->before) * all * rate;
+}
+
 // What the stacks say about a culprit, in the place of what its series say.
 static void describe(const struct settling *t, const struct stats_stacks *s,
                      const struct culprit *c, struct stats_entry *e)
 {
     const struct stats_change *change = measured_change(s, c);
+    bool absolute = t->service->absolute;
     e->verdict = c->verdict;
     e->measured = c->self ? STATS_SELF : STATS_TOTAL;
     e->function = s->functions.rows[c->row].name;
@@ -677,14 +696,17 @@ static void describe(const struct settling *t, const struct stats_stacks *s,
         e->because = s->functions.rows[c->because].name;
     fill_ranges(s, e);
     double rate = total_rate(&t->service->history, e->sides[1]);
-    double unit =
-        t->service->absolute && s->value > 0 ? rate / s->value : 1 / fmax(s->value, 1e-300);
-    e->before = s->scale * change->before * unit;
+    double unit = (absolute ? rate : 1) / s->totals[1];
+    // As much as the service has, at most: the share that the function would have now.
+    double before = s->scale * unit;
+    if (!absolute && before * change->before > 1)
+        before = 1 / change->before;
+    e->before = before * change->before;
     e->after = change->after * unit;
-    e->deviation = c->deviation * unit;
-    e->deviations[0] = s->scale * change->deviation[0] * unit;
+    e->deviations[0] = before * change->deviation[0];
     e->deviations[1] = change->deviation[1] * unit;
-    e->cost = t->service->absolute ? e->after - e->before : (e->after - e->before) * rate;
+    e->deviation = hypot(e->deviations[0], e->deviations[1]);
+    e->cost = absolute ? e->after - e->before : cost_of(t, s, change, rate);
 }
 
 // --- clusters: candidates of one time ---
@@ -826,8 +848,7 @@ static void settle_cluster(struct settling *t, const struct cluster *k)
         s->arena = t->arena;
         choose_ranges(s, k->from, k->at, k->to);
         bool comparable = s->n[0] && s->n[1], explained = false;
-        if (comparable)
-            compare_stacks(s, t->level);
+        comparable = comparable && compare_stacks(s, t->level);
         for (size_t i = 0; i < k->n && comparable; i++)
             explained =
                 explained || (k->items[i]->measured != STATS_SERVICE && explain(s, k->items[i]));
@@ -915,9 +936,8 @@ void stats_changes_compare(const struct stats_service *service, const struct sta
     push_blocks(s, 1, 0, h->n);
     for (size_t i = 0; i < s->n[1]; i++)
         s->sides[s->n[0] + i] = 1;
-    if (!s->n[0])
+    if (!s->n[0] || !compare_stacks(s, level))
         return;
-    compare_stacks(s, level);
     report->scale = s->scale;
     const struct stats_fit *fit = &s->functions.fit;
     report->scale_deviation = sqrt(1 / fit->agreed[0] + 1 / fit->agreed[1]);

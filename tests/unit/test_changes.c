@@ -229,6 +229,57 @@ static void the_rest_is_not_to_blame(void **unused)
     free(s);
 }
 
+static double rate_of(const struct simulation *s, size_t from, size_t to)
+{
+    double sum = 0;
+    for (size_t w = from; w < to; w++)
+        sum += s->windows[w].total.value;
+    return sum / (double)(to - from) / 3600;
+}
+
+// All others do 400 times as much without it, which is no load that the service ever had.
+static void most_of_a_service(void **unused)
+{
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    for (size_t i = 0; i < s->n_stacks; i++)
+        s->stacks[i].shares[0] /= 400;
+    add(s, (struct stack){{"spin", "main"}, {0.65, 0}});
+    draw(s);
+    look(s, N, &state);
+    const struct stats_entry *e = entry(&state, STATS_LASTING, "spin");
+    double before = rate_of(s, 0, s->at), after = rate_of(s, s->at, N);
+    assert_non_null(e);
+    printf("%g before, %g after: %g -> %g, %g\n", before, after, e->before, e->after, e->cost);
+    assert_true(e->before <= 1 && e->after < 0.01);
+    assert_true(e->cost < -0.9 * before && e->cost > -1.2 * fmax(before, after));
+    free(s);
+}
+
+// Half of the profiles of a service are of a version without what the other one does most.
+static void most_of_a_version(void **unused)
+{
+    struct simulation *s = new_simulation();
+    struct arena *arena = arena_new(0);
+    struct stats_report report;
+    for (size_t i = 0; i < s->n_stacks; i++)
+        s->stacks[i].shares[0] = s->stacks[i].shares[1] /= 100;
+    add(s, (struct stack){{"spin", "main"}, {0.99, 0}});
+    s->at = N;
+    draw(s);
+    struct stats_service service = service_of(s, 6);
+    stats_changes_compare(&service, NULL, NULL, 0, STATS_CHANGES_LEVEL, arena, &report);
+    assert_int_equal(report.n, 1);
+    const struct stats_entry *e = &report.entries[0];
+    double all = rate_of(s, 0, 6);
+    printf("%g in all: %g -> %g, %g\n", all, e->before, e->after, e->cost);
+    assert_true(str_eq(e->function, STR("spin")) && e->before <= 1 && e->after == 0);
+    // The windows have the totals of the old version.
+    assert_true(e->cost < -1.5 * all && e->cost > -2.1 * all);
+    arena_free(arena);
+    free(s);
+}
+
 static void called_more_often(void **unused)
 {
     struct simulation *s = new_simulation();
@@ -417,6 +468,8 @@ int main(void)
         cmocka_unit_test(canary),
         cmocka_unit_test(same_input_same_answer),
         cmocka_unit_test(odd_input),
+        cmocka_unit_test(most_of_a_service),
+        cmocka_unit_test(most_of_a_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
