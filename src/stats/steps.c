@@ -507,6 +507,18 @@ static double scan_peak(const struct stats_steps *s)
     return sqrt(peak * e / k / s->rest);
 }
 
+// The squared differences from the mean, in variances of sampling, of a series with few events in a
+// window. A median says nothing there, and a step is little against a window's own variance.
+static double clump_ratio(const struct stats_steps *s)
+{
+    double rate = s->event_sum[s->n] / s->exposure_sum[s->n], squares = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        double off = s->events[i] - rate * s->exposure[i];
+        squares += off * off;
+    }
+    return squares / (s->event_sum[s->n] * s->rest);
+}
+
 struct stats_noise stats_steps_measure(struct stats_steps *s, const struct stats_cell *cells,
                                        bool absolute)
 {
@@ -515,6 +527,8 @@ struct stats_noise stats_steps_measure(struct stats_steps *s, const struct stats
         return noise;
     noise.events = s->event_sum[s->n];
     noise.peak = scan_peak(s);
+    if (noise.events / (double)s->n < MIN_BLOCK_EVENTS)
+        noise.clumps = clump_ratio(s);
     size_t size = 1;
     for (int i = 0; i < STATS_SCALES && s->n / size >= MIN_BLOCKS; i++, size *= 2)
         if (noise.events / (double)s->n * (double)size >= MIN_BLOCK_EVENTS) {
@@ -545,7 +559,7 @@ struct stats_noise stats_noise_pool(const struct stats_noise *series, size_t n, 
 
 double stats_noise_ratio(const struct stats_noise *series, const struct stats_noise *pool)
 {
-    double worst = 1, ratio = 1, earlier[2] = {1, 1};
+    double worst = fmax(series->clumps, 1), ratio = worst, earlier[2] = {ratio, ratio};
     for (int i = 0; i < STATS_SCALES; i++) {
         if (!(series->pairs[i] > 0))
             continue;

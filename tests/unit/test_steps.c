@@ -30,6 +30,7 @@ struct simulation {
     double fixed;     // part of the series that does not depend on the load
     double by_hour;   // amplitude of the share over a day
     double cv;        // of the share between windows
+    double clump;     // events that come together; 0: 1
     double wander;    // the same, with a correlation of 0.8 between neighbors
     double factor;    // of the share from `at` until `until`; 0: 1
     size_t at, until; // 0: no end
@@ -58,7 +59,8 @@ static struct stats_history draw(const struct simulation *s)
                       exp(wandered);
         if (i >= s->at && (!s->until || i < s->until))
             mean *= value_or(s->factor, 1);
-        double k = poisson(mean), rest = poisson(s->events * load * (1 - s->share));
+        double clump = value_or(s->clump, 1);
+        double k = clump * poisson(mean / clump), rest = poisson(s->events * load * (1 - s->share));
         cells[i] = (struct stats_cell){k * weight, k * weight * weight};
         windows[i] = (struct stats_window){
             .start = T0 + (int64_t)i * length,
@@ -124,6 +126,31 @@ static void series_without_steps(void **state)
     assert_quiet((struct simulation){.events = 1e5, .share = 0.3, .weight = 4}, "large");
     assert_quiet((struct simulation){.events = 1e5, .share = 0.02, .cv = 0.05}, "dispersion");
     assert_quiet((struct simulation){.events = 1e5, .share = 0.02, .wander = 0.02}, "wandering");
+}
+
+// A slow request is many samples of a rare function at once.
+static void rare_functions(void **state)
+{
+    struct stats_step step = {0};
+    int found = 0;
+    for (int i = 0; i < 2; i++) {
+        with_pool = i;
+        struct simulation s = {.events = 1e4, .share = 1e-5};
+        assert_quiet(s, "a rare function");
+        s.clump = 5;
+        assert_quiet(s, "a rare function, five events at a time");
+        s.share = 4e-5;
+        s.clump = 10;
+        assert_quiet(s, "a rare function, ten events at a time");
+    }
+    for (int i = 0; i < 20; i++) {
+        struct simulation s = {.events = 1e4, .share = 1e-5, .factor = 12, .at = 200, .clump = 2};
+        struct stats_history h = draw(&s);
+        found += least_p(&h, &step) < 1e-5 && step.low <= s.at && s.at <= step.high;
+    }
+    with_pool = false;
+    printf("a rare function that is called twelve times as often: found in %d of 20\n", found);
+    assert_true(found >= 16);
 }
 
 static void daily_curves(void **state)
@@ -407,6 +434,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(series_without_steps, reseed),
+        cmocka_unit_test_setup(rare_functions, reseed),
         cmocka_unit_test_setup(daily_curves, reseed),
         cmocka_unit_test_setup(steps_are_found, reseed),
         cmocka_unit_test_setup(short_histories, reseed),
