@@ -58,16 +58,35 @@ double series_peak(const struct stats_steps *s)
     return sqrt(peak * e / k / s->rest);
 }
 
-// The squared differences from the mean, in variances of sampling, of a series with few events in a
-// window. A median says nothing there, and a step is little against a window's own variance.
+// The squared differences between neighboring windows, in variances of sampling, of a series with
+// few events in a window, of which a median says nothing. The two largest are left out: a step is
+// one of them, or two.
 static double clump_ratio(const struct stats_steps *s)
 {
-    double rate = s->event_sum[s->n] / s->exposure_sum[s->n], squares = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        double off = s->events[i] - rate * s->exposure[i];
-        squares += off * off;
+    struct {
+        double squares, variance;
+    } sum = {0}, largest[2] = {{0}}, swap;
+    for (size_t i = 0; i + 1 < s->n; i++) {
+        double e0 = s->exposure[i], e1 = s->exposure[i + 1], all = e0 + e1;
+        if (!(e0 > 0) || !(e1 > 0))
+            continue;
+        double off = (s->events[i] * e1 - s->events[i + 1] * e0) / all;
+        double variance = (s->events[i] + s->events[i + 1]) * (e0 / all) * (e1 / all);
+        sum.squares += off * off;
+        sum.variance += variance;
+        if (off * off <= largest[1].squares)
+            continue;
+        largest[1].squares = off * off;
+        largest[1].variance = variance;
+        if (largest[1].squares > largest[0].squares) {
+            swap = largest[0];
+            largest[0] = largest[1];
+            largest[1] = swap;
+        }
     }
-    return squares / (s->event_sum[s->n] * s->rest);
+    double squares = sum.squares - largest[0].squares - largest[1].squares;
+    double variance = sum.variance - largest[0].variance - largest[1].variance;
+    return variance > 1e-9 * sum.variance ? squares / variance / s->rest : 0;
 }
 
 struct stats_noise stats_steps_measure(struct stats_steps *s, const struct stats_cell *cells,

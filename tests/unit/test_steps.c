@@ -132,7 +132,7 @@ static void series_without_steps(void **state)
 static void rare_functions(void **state)
 {
     struct stats_step step = {0};
-    int found = 0;
+    int found = 0, fresh = 0;
     for (int i = 0; i < 2; i++) {
         with_pool = i;
         struct simulation s = {.events = 1e4, .share = 1e-5};
@@ -148,6 +148,15 @@ static void rare_functions(void **state)
         struct stats_history h = draw(&s);
         found += least_p(&h, &step) < 1e-5 && step.low <= s.at && s.at <= step.high;
     }
+    // It is new, and takes more than a rare one.
+    for (int i = 0; i < 20; i++) {
+        struct simulation s = {.events = 1e4, .share = 0.004, .at = N - 8};
+        struct stats_history h = draw(&s);
+        for (size_t w = 0; w < s.at; w++)
+            cells[w] = (struct stats_cell){0};
+        fresh += least_p(&h, &step) < 1e-12;
+    }
+    assert_int_equal(fresh, 20);
     with_pool = false;
     printf("a rare function that is called twelve times as often: found in %d of 20\n", found);
     assert_true(found >= 16);
