@@ -91,8 +91,6 @@ static void push_culprit(struct stats_stacks *s, uint32_t row, bool self)
 {
     const struct stats_function *f = &s->functions.rows[row];
     const struct stats_change *c = self ? &f->self.change : &f->total.change;
-    if (s->n_culprits == MAX_CULPRITS)
-        return;
     struct culprit *to = &s->culprits[s->n_culprits++];
     *to = (struct culprit){.row = row,
                            .self = self,
@@ -106,24 +104,35 @@ static void push_culprit(struct stats_stacks *s, uint32_t row, bool self)
     }
 }
 
+struct marked {
+    uint32_t row;
+    bool self;
+    double change;
+};
+
 static int by_change(const void *a, const void *b)
 {
-    const struct culprit *x = a, *y = b;
+    const struct marked *x = a, *y = b;
     double left = fabs(x->change), right = fabs(y->change);
     return left != right ? (left < right ? 1 : -1) : (x->row > y->row) - (x->row < y->row);
 }
 
+// The largest changes.
 static void find_culprits(struct stats_stacks *s)
 {
     const struct stats_functions *f = &s->functions;
+    struct marked *marked = arena_array(s->arena, f->n + 1, sizeof *marked);
+    size_t n = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         // A function whose own code changed explains its total.
-        if (f->rows[i].self.mark == STATS_CHANGED)
-            push_culprit(s, i, true);
-        else if (f->rows[i].total.mark == STATS_CHANGED)
-            push_culprit(s, i, false);
+        bool self = f->rows[i].self.mark == STATS_CHANGED;
+        const struct stats_change *c = self ? &f->rows[i].self.change : &f->rows[i].total.change;
+        if (self || f->rows[i].total.mark == STATS_CHANGED)
+            marked[n++] = (struct marked){i, self, change_of(s, c)};
     }
-    sort_items(s->arena, s->culprits, s->n_culprits, sizeof *s->culprits, by_change);
+    sort_items(s->arena, marked, n, sizeof *marked, by_change);
+    for (size_t i = 0; i < n && i < MAX_CULPRITS; i++)
+        push_culprit(s, marked[i].row, marked[i].self);
 }
 
 bool culprit_belongs(const struct culprit *c, uint32_t row)

@@ -32,10 +32,10 @@ struct stats_stacks {
     int sides[2 * (MAX_DAYS + MAX_BLOCKS)];
     size_t n[2];
     struct stats_functions functions;
-    size_t at;        // the profile that is being read
-    double totals[2]; // mean of the profiles of a side
-    double scale;     // see stats_scale
-    struct culprit culprits[MAX_CULPRITS];
+    size_t at;                                 // the profile that is being read
+    double totals[2];                          // mean of the profiles of a side
+    double scale;                              // see stats_scale
+    struct culprit culprits[MAX_CULPRITS + 1]; // with a caller of some of them
     size_t n_culprits;
     enum { COMPARE, FIND_CALLERS, SUM_CALLERS } pass;
     size_t *seen, n_seen;

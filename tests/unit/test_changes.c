@@ -15,7 +15,7 @@
 #define HOUR (INT64_C(3600) * 1000000000)
 #define T0 (INT64_C(20000) * 24 * HOUR)
 
-enum { N = 240, MAX_STACKS = 40, DEPTH = 6, MAX_NAMES = 64 };
+enum { N = 240, MAX_STACKS = 140, DEPTH = 6, MAX_NAMES = 150 };
 
 struct stack {
     const char *names[DEPTH]; // leaf first
@@ -226,6 +226,46 @@ static void the_rest_is_not_to_blame(void **unused)
     look(s, N, &state);
     assert_non_null(entry(&state, STATS_LASTING, "compress"));
     assert_int_equal(entries(&state, STATS_LASTING), 1);
+    free(s);
+}
+
+// More functions than are compared as culprits.
+static void calls_of_many(void **unused)
+{
+    static char names[40][16], others[60][16];
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    s->events = 1e5;
+    for (int i = 0; i < 60; i++) {
+        snprintf(others[i], sizeof others[i], "other_%d", i);
+        add(s, (struct stack){{others[i], "serve", "main"}, {0.002, 0.002}});
+    }
+    for (int i = 0; i < 40; i++) {
+        snprintf(names[i], sizeof names[i], "step_%d", i);
+        add(s, (struct stack){{names[i], "lookup", "serve", "main"}, {0.002, 0.003}});
+    }
+    draw(s);
+    look(s, N, &state);
+    assert_non_null(entry(&state, STATS_LASTING, "lookup"));
+    assert_int_equal(entries(&state, STATS_LASTING), 1);
+    free(s);
+}
+
+static void the_largest_of_many(void **unused)
+{
+    static char names[50][16];
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    s->events = 3e5;
+    for (int i = 0; i < 50; i++) {
+        double share = 0.002, after = share * (i % 2 ? 1.2 + 0.01 * i : 0.8 - 0.01 * i);
+        snprintf(names[i], sizeof names[i], "step_%d", i);
+        add(s, (struct stack){{names[i], "serve", "main"}, {share, after}});
+    }
+    add(s, (struct stack){{"compress", "send", "main"}, {0.05, 0.08}});
+    draw(s);
+    look(s, N, &state);
+    assert_non_null(entry(&state, STATS_LASTING, "compress"));
     free(s);
 }
 
@@ -470,6 +510,8 @@ int main(void)
         cmocka_unit_test(odd_input),
         cmocka_unit_test(most_of_a_service),
         cmocka_unit_test(most_of_a_version),
+        cmocka_unit_test(calls_of_many),
+        cmocka_unit_test(the_largest_of_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
