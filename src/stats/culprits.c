@@ -30,6 +30,8 @@ static void count_callers(struct stats_stacks *s, struct culprit *c, const uint3
         return;
     for (size_t i = 0; i < LEVELS && at + i < n; i++)
         c->above[i][rows[at + i]] += value;
+    if (at + 1 < n)
+        c->called[s->at >= s->n[0]][rows[at + 1]] += value;
     s->n_seen++;
     for (size_t i = 0; i < n; i++) {
         if (s->seen[rows[i]] == s->n_seen)
@@ -98,6 +100,8 @@ static void push_culprit(struct stats_stacks *s, uint32_t row, bool self)
                            .deviation = deviation_of(s, c),
                            .with = arena_array(s->arena, s->functions.n, sizeof *to->with),
                            .verdict = STATS_LASTING};
+    for (int side = 0; side < 2; side++)
+        to->called[side] = arena_array(s->arena, s->functions.n, sizeof **to->called);
     for (int i = 0; i < LEVELS; i++) {
         to->above[i] = arena_array(s->arena, s->functions.n, sizeof **to->above);
         to->around[i] = arena_array(s->arena, s->n[0] + s->n[1], sizeof **to->around);
@@ -186,6 +190,15 @@ static double relation(const struct stats_stacks *s, const struct culprit *a,
     return fmin(fmax(both, calls), 1);
 }
 
+// How much of the change of a function is in what another one calls of it, as a part of it.
+static double change_under(const struct stats_stacks *s, const struct culprit *callee,
+                           const struct culprit *caller)
+{
+    double before = callee->called[0][caller->row] / (double)s->n[0];
+    double after = callee->called[1][caller->row] / (double)s->n[1];
+    return fmin(fmax((after - s->scale * before) / callee->change, 0), 1);
+}
+
 // Functions that lost as much as this one gained, or the other way round.
 static void find_partners(struct stats_stacks *s, struct culprit *c)
 {
@@ -196,7 +209,10 @@ static void find_partners(struct stats_stacks *s, struct culprit *c)
         const struct culprit *other = &s->culprits[i];
         if ((other->change > 0) == (c->change > 0) || !(other->with[other->row] > 0))
             continue;
-        double part = fmin(relation(s, c, other) * fabs(other->change), fabs(c->change));
+        double inlined = fmax(change_under(s, c, other) * fabs(c->change),
+                              change_under(s, other, c) * fabs(other->change));
+        double part = fmax(relation(s, c, other) * fabs(other->change), inlined);
+        part = fmin(part, fmin(fabs(other->change), fabs(c->change)));
         moved += part;
         if (part > most) {
             most = part;

@@ -364,6 +364,23 @@ static void cost_shifts(void **unused)
     }
 }
 
+// One of two callers has `read` inlined, and calls something else that costs more now.
+static void shift_beside_a_regression(void **unused)
+{
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    add(s, (struct stack){{"read", "load", "serve", "main"}, {0.04, 0}});
+    add(s, (struct stack){{"read", "scan", "serve", "main"}, {0.02, 0.02}});
+    add(s, (struct stack){{"load", "serve", "main"}, {0.01, 0.05}});
+    add(s, (struct stack){{"parse", "load", "serve", "main"}, {0.05, 0.1}});
+    draw(s);
+    look(s, N, &state);
+    assert_non_null(entry(&state, STATS_LASTING, "parse"));
+    assert_non_null(entry(&state, STATS_SHIFT, "read"));
+    assert_int_equal(entries(&state, STATS_LASTING), 1);
+    free(s);
+}
+
 static void nothing_is_reported_twice(void **unused)
 {
     struct simulation *s = new_simulation();
@@ -510,6 +527,7 @@ int main(void)
         cmocka_unit_test(odd_input),
         cmocka_unit_test(most_of_a_service),
         cmocka_unit_test(most_of_a_version),
+        cmocka_unit_test(shift_beside_a_regression),
         cmocka_unit_test(calls_of_many),
         cmocka_unit_test(the_largest_of_many),
     };
