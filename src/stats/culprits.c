@@ -30,8 +30,11 @@ static void count_callers(struct stats_stacks *s, struct culprit *c, const uint3
         return;
     for (size_t i = 0; i < LEVELS && at + i < n; i++)
         c->above[i][rows[at + i]] += value;
-    if (at + 1 < n)
-        c->called[s->at >= s->n[0]][rows[at + 1]] += value;
+    size_t caller = at + 1;
+    while (caller < n && rows[caller] == c->row)
+        caller++;
+    if (caller < n)
+        c->called[s->at >= s->n[0]][rows[caller]] += value;
     s->n_seen++;
     for (size_t i = 0; i < n; i++) {
         if (s->seen[rows[i]] == s->n_seen)

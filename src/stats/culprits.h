@@ -20,7 +20,7 @@ struct culprit {
     // Its callers, level by level: their value above it, and all stacks with any of them. Level 0
     // is the culprit itself.
     double *above[LEVELS];
-    double *called[2]; // its value right below each caller, by side
+    double *called[2]; // its value right below each caller but itself, by side
     struct stats_cell *around[LEVELS];
     enum stats_verdict verdict;
     uint32_t because; // of SHIFT and EXPLAINED

@@ -364,12 +364,14 @@ static void cost_shifts(void **unused)
     }
 }
 
-// One of two callers has `read` inlined, and calls something else that costs more now.
+// One of two callers has `read`, which calls itself, inlined, and calls something else that costs
+// more now.
 static void shift_beside_a_regression(void **unused)
 {
     struct simulation *s = new_simulation();
     struct state state = {0};
-    add(s, (struct stack){{"read", "load", "serve", "main"}, {0.04, 0}});
+    add(s, (struct stack){{"read", "read", "load", "serve", "main"}, {0.03, 0}});
+    add(s, (struct stack){{"read", "load", "serve", "main"}, {0.03, 0.02}});
     add(s, (struct stack){{"read", "scan", "serve", "main"}, {0.02, 0.02}});
     add(s, (struct stack){{"load", "serve", "main"}, {0.01, 0.05}});
     add(s, (struct stack){{"parse", "load", "serve", "main"}, {0.05, 0.1}});
