@@ -79,7 +79,7 @@ struct history {
     struct stats_timeline *functions;
     size_t *cap_points;
     size_t n_functions;
-    uint32_t others; // of the functions: in the place of those that are not known
+    uint32_t others;         // of the functions: in the place of those that are not known
     struct hash_table index; // of their names
 };
 
