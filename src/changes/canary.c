@@ -388,8 +388,8 @@ static bool is_baseless(const struct stats_report *report, const bool *is_out,
 
 // What remains of a report: changes of the version, in the units of other entries.
 static void keep_certain(struct canary *k, const struct run *run, const struct known *known,
-                         struct stats_functions *pods, double rate, double level,
-                         struct arena *arena, struct stats_report *report)
+                         struct stats_functions *pods, double level, struct arena *arena,
+                         struct stats_report *report)
 {
     double load = report->scale * (double)run->profiles[0] / (double)run->profiles[1];
     struct stats_entry *entries = arena_array(arena, report->n + 1, sizeof *entries);
@@ -404,10 +404,11 @@ static void keep_certain(struct canary *k, const struct run *run, const struct k
         *e = report->entries[i];
         if (is_out[i] || is_baseless(report, is_out, e) || is_undone(k->look, known, e))
             continue;
-        if (k->watched->gauge) {
-            e->before *= rate;
-            e->after *= rate;
-            e->deviation *= rate;
+        if (k->watched->gauge && e->after != e->before) {
+            double all = e->cost / (e->after - e->before);
+            e->before *= all;
+            e->after *= all;
+            e->deviation *= all;
         }
         kept++;
     }
@@ -470,13 +471,10 @@ static int compare_run(struct canary *k, const struct run *run, struct arena *ar
         code = compare_pods(k, run, labels, reader.frames, arena, &pods, e);
     if (code)
         return code;
-    double profiles = 0, value = 0;
-    for (size_t i = 0; i < run->n; i++) {
+    double profiles = 0;
+    for (size_t i = 0; i < run->n; i++)
         profiles += windows[i].profiles;
-        value += windows[i].total.value;
-    }
-    double rate = value * 1e9 / (double)(run->end - run->start);
-    keep_certain(k, run, &known, &pods, rate, level, arena, &report);
+    keep_certain(k, run, &known, &pods, level, arena, &report);
     const struct changes_versions versions = {.label = labels[0].name,
                                               .before = labels[0].value,
                                               .after = labels[1].value,

@@ -293,8 +293,8 @@ static int attribute_late(struct look *l, struct err *e)
 }
 
 // Binds the times to a statement that has up to two parameters.
-static int drop_before(struct look *l, const char *sql, int64_t first, int64_t second,
-                       struct err *e)
+static int drop_by_time(struct look *l, const char *sql, int64_t first, int64_t second,
+                        struct err *e)
 {
     int code;
     sqlite3_stmt *s = db_prepare(l->db, sql, &code, e);
@@ -336,7 +336,7 @@ static int drop_old(struct look *l, int64_t oldest, struct err *e)
     _Static_assert(STATS_UNSURE == 0 && STATS_EXPLAINED == 3, "verdicts in the statement above");
     int code = 0;
     for (size_t i = 0; i < sizeof statements / sizeof *statements && !code; i++)
-        code = drop_before(l, statements[i].sql, statements[i].first, statements[i].second, e);
+        code = drop_by_time(l, statements[i].sql, statements[i].first, statements[i].second, e);
     return code;
 }
 
@@ -434,10 +434,27 @@ static int set_window(struct look *l, struct err *e)
     return state_end(l->db, code, e);
 }
 
+// What was seen while the clock was ahead would be newer than all that comes until then. Series are
+// read again from the beginning (windows_read), which notes versions and their deploys.
+static int drop_future(struct look *l, struct err *e)
+{
+    static const char *const statements[] = {
+        "DELETE FROM version WHERE seen >= ?",
+        "DELETE FROM canary WHERE until > ?",
+        "DELETE FROM marker WHERE time >= ? AND annotation = 0",
+    };
+    int code = state_begin(l->db, e);
+    for (size_t i = 0; i < sizeof statements / sizeof *statements && !code; i++)
+        code = drop_by_time(l, statements[i], l->end, 0, e);
+    return state_end(l->db, code, e);
+}
+
 // Lists what there is to watch, in arena.
 static int begin_look(struct look *l, struct arena *arena, struct err *e)
 {
     int code = set_window(l, e);
+    if (!code)
+        code = drop_future(l, e);
     if (!code)
         code = list_watched(l, arena, &l->watching, e);
     l->watching.is_listed = !code;

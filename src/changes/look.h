@@ -76,10 +76,10 @@ int windows_read(struct look *l, struct watched *w, struct arena *arena, struct 
 struct history {
     struct stats_window *windows;
     size_t n, cap;
-    // The last one stands for all functions that are not known.
     struct stats_timeline *functions;
     size_t *cap_points;
     size_t n_functions;
+    uint32_t others;         // of the functions: in the place of those that are not known
     struct hash_table index; // of their names
 };
 

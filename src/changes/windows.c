@@ -498,6 +498,9 @@ int windows_read(struct look *l, struct watched *w, struct arena *arena, struct 
 
 // --- history ---
 
+// A function of the service may have the same name.
+static const struct str others_name = STR("(other functions)");
+
 static void add_point(struct history *h, struct arena *arena, uint32_t function,
                       struct stats_point point)
 {
@@ -560,13 +563,15 @@ int windows_load(const struct look *l, const struct watched *w, struct arena *ar
     int code = load_numbers(l, w, arena, &f, e);
     if (code)
         return code;
+    const struct numbered *others = find_number(&f, others_name);
     h->index = f.index;
-    h->n_functions = f.n + 1;
-    h->functions = arena_array(arena, h->n_functions, sizeof *h->functions);
-    h->cap_points = arena_array(arena, h->n_functions, sizeof *h->cap_points);
+    h->others = others ? (uint32_t)(others - f.items) : (uint32_t)f.n;
+    h->n_functions = f.n + !others;
+    h->functions = arena_array(arena, f.n + 1, sizeof *h->functions);
+    h->cap_points = arena_array(arena, f.n + 1, sizeof *h->cap_points);
     for (size_t i = 0; i < f.n; i++)
         h->functions[i].name = f.items[i].name;
-    h->functions[f.n].name = STR("(other functions)");
+    h->functions[h->others].name = others_name;
     sqlite3_stmt *s = db_prepare(l->db,
                                  "SELECT time, profiles, value, variance, functions FROM window "
                                  "WHERE series = ? AND time >= ? AND time < ? ORDER BY time",
@@ -591,5 +596,5 @@ uint32_t history_function(const struct history *h, struct str name)
          hash_next(&h->index, &at))
         if (str_eq(h->functions[at.item].name, name))
             return at.item;
-    return (uint32_t)h->n_functions - 1;
+    return h->others;
 }

@@ -142,3 +142,37 @@ double stats_trigamma_inverse(double y)
 {
     return y > 0 ? solve_decreasing(trigamma_of, 0, y, 8) : INFINITY;
 }
+
+double stats_median(double *values, size_t n)
+{
+    size_t low = 0, high = n, k = n / 2;
+    while (high - low > 1) {
+        double pivot = values[low + (high - low) / 2];
+        size_t i = low, j = high - 1;
+        for (;;) {
+            while (values[i] < pivot)
+                i++;
+            while (values[j] > pivot)
+                j--;
+            if (i >= j)
+                break;
+            double swap = values[i];
+            values[i++] = values[j];
+            values[j--] = swap;
+        }
+        // Everything below i is at most the pivot, everything from i on at least.
+        size_t middle = i > low ? i : low + 1;
+        if (k < middle)
+            high = middle;
+        else
+            low = middle;
+    }
+    return n ? values[k] : 0;
+}
+
+double stats_step_p(double likelihood, double n, double freedom)
+{
+    double z = sqrt(fmax(likelihood, 0));
+    z = stats_normal_quantile_two_sided(stats_t_two_sided(z, freedom));
+    return z < 2 ? 1 : fmin(n * z * exp(-z * z / 2) / sqrt(2 * M_PI), 1);
+}

@@ -1,6 +1,8 @@
 // Tail probabilities and quantiles of the distributions that the tests in this module use.
 #pragma once
 
+#include <stddef.h>
+
 // P(|Z| >= |z|) of a standard normal variable.
 double stats_normal_two_sided(double z);
 // The z with that two-sided probability; 0 for p >= 1, and finite for p = 0.
@@ -25,3 +27,10 @@ double stats_digamma(double x);  // x > 0
 double stats_trigamma(double x); // x > 0
 // The x with that trigamma; INFINITY for y <= 0.
 double stats_trigamma_inverse(double y);
+
+// Reorders the values. 0 if there are none.
+double stats_median(double *values, size_t n);
+
+// Twice the log-likelihood of the largest step of all times and lengths: how often it exceeds this
+// somewhere within n windows, if every window is looked at (Siegmund and Venkatraman 1995).
+double stats_step_p(double likelihood, double n, double freedom);

@@ -50,8 +50,9 @@ enum { STATS_SCALES = 12 };
 struct stats_noise {
     double ratio[STATS_SCALES]; // variance between neighboring blocks / that of sampling
     double pairs[STATS_SCALES]; // of blocks that it comes from; 0: not known at this scale
-    double events;              // 0: too few for any test
-    double peak;                // of the scan for a single step, in standard deviations of sampling
+    double clumps; // the same of single windows, where there are few events: they come together
+    double events; // 0: too few for any test
+    double peak;   // of the scan for a single step, in standard deviations of sampling
 };
 
 struct stats_step {

@@ -15,7 +15,7 @@
 #define HOUR (INT64_C(3600) * 1000000000)
 #define T0 (INT64_C(20000) * 24 * HOUR)
 
-enum { N = 240, MAX_STACKS = 40, DEPTH = 6, MAX_NAMES = 64 };
+enum { N = 240, MAX_STACKS = 140, DEPTH = 6, MAX_NAMES = 150 };
 
 struct stack {
     const char *names[DEPTH]; // leaf first
@@ -229,6 +229,97 @@ static void the_rest_is_not_to_blame(void **unused)
     free(s);
 }
 
+// More functions than are compared as culprits.
+static void calls_of_many(void **unused)
+{
+    static char names[40][16], others[60][16];
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    s->events = 1e5;
+    for (int i = 0; i < 60; i++) {
+        snprintf(others[i], sizeof others[i], "other_%d", i);
+        add(s, (struct stack){{others[i], "serve", "main"}, {0.002, 0.002}});
+    }
+    for (int i = 0; i < 40; i++) {
+        snprintf(names[i], sizeof names[i], "step_%d", i);
+        add(s, (struct stack){{names[i], "lookup", "serve", "main"}, {0.002, 0.003}});
+    }
+    draw(s);
+    look(s, N, &state);
+    assert_non_null(entry(&state, STATS_LASTING, "lookup"));
+    assert_int_equal(entries(&state, STATS_LASTING), 1);
+    free(s);
+}
+
+static void the_largest_of_many(void **unused)
+{
+    static char names[50][16];
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    s->events = 3e5;
+    for (int i = 0; i < 50; i++) {
+        double share = 0.002, after = share * (i % 2 ? 1.2 + 0.01 * i : 0.8 - 0.01 * i);
+        snprintf(names[i], sizeof names[i], "step_%d", i);
+        add(s, (struct stack){{names[i], "serve", "main"}, {share, after}});
+    }
+    add(s, (struct stack){{"compress", "send", "main"}, {0.05, 0.08}});
+    draw(s);
+    look(s, N, &state);
+    assert_non_null(entry(&state, STATS_LASTING, "compress"));
+    free(s);
+}
+
+static double rate_of(const struct simulation *s, size_t from, size_t to)
+{
+    double sum = 0;
+    for (size_t w = from; w < to; w++)
+        sum += s->windows[w].total.value;
+    return sum / (double)(to - from) / 3600;
+}
+
+// All others do 400 times as much without it, which is no load that the service ever had.
+static void most_of_a_service(void **unused)
+{
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    for (size_t i = 0; i < s->n_stacks; i++)
+        s->stacks[i].shares[0] /= 400;
+    add(s, (struct stack){{"spin", "main"}, {0.65, 0}});
+    draw(s);
+    look(s, N, &state);
+    const struct stats_entry *e = entry(&state, STATS_LASTING, "spin");
+    double before = rate_of(s, 0, s->at), after = rate_of(s, s->at, N);
+    assert_non_null(e);
+    printf("%g before, %g after: %g -> %g, %g\n", before, after, e->before, e->after, e->cost);
+    assert_true(e->before <= 1 && e->after < 0.01);
+    assert_true(e->cost < -0.9 * before && e->cost > -1.2 * fmax(before, after));
+    free(s);
+}
+
+// Half of the profiles of a service are of a version without what the other one does most.
+static void most_of_a_version(void **unused)
+{
+    struct simulation *s = new_simulation();
+    struct arena *arena = arena_new(0);
+    struct stats_report report;
+    for (size_t i = 0; i < s->n_stacks; i++)
+        s->stacks[i].shares[0] = s->stacks[i].shares[1] /= 100;
+    add(s, (struct stack){{"spin", "main"}, {0.99, 0}});
+    s->at = N;
+    draw(s);
+    struct stats_service service = service_of(s, 6);
+    stats_changes_compare(&service, NULL, NULL, 0, STATS_CHANGES_LEVEL, arena, &report);
+    assert_int_equal(report.n, 1);
+    const struct stats_entry *e = &report.entries[0];
+    double all = rate_of(s, 0, 6);
+    printf("%g in all: %g -> %g, %g\n", all, e->before, e->after, e->cost);
+    assert_true(str_eq(e->function, STR("spin")) && e->before <= 1 && e->after == 0);
+    // The windows have the totals of the old version.
+    assert_true(e->cost < -1.5 * all && e->cost > -2.1 * all);
+    arena_free(arena);
+    free(s);
+}
+
 static void called_more_often(void **unused)
 {
     struct simulation *s = new_simulation();
@@ -271,6 +362,25 @@ static void cost_shifts(void **unused)
         assert_non_null(entry(&state, STATS_SHIFT, cases[i][0].names[0]));
         free(s);
     }
+}
+
+// One of two callers has `read`, which calls itself, inlined, and calls something else that costs
+// more now.
+static void shift_beside_a_regression(void **unused)
+{
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    add(s, (struct stack){{"read", "read", "load", "serve", "main"}, {0.03, 0}});
+    add(s, (struct stack){{"read", "load", "serve", "main"}, {0.03, 0.02}});
+    add(s, (struct stack){{"read", "scan", "serve", "main"}, {0.02, 0.02}});
+    add(s, (struct stack){{"load", "serve", "main"}, {0.01, 0.05}});
+    add(s, (struct stack){{"parse", "load", "serve", "main"}, {0.05, 0.1}});
+    draw(s);
+    look(s, N, &state);
+    assert_non_null(entry(&state, STATS_LASTING, "parse"));
+    assert_non_null(entry(&state, STATS_SHIFT, "read"));
+    assert_int_equal(entries(&state, STATS_LASTING), 1);
+    free(s);
 }
 
 static void nothing_is_reported_twice(void **unused)
@@ -417,6 +527,11 @@ int main(void)
         cmocka_unit_test(canary),
         cmocka_unit_test(same_input_same_answer),
         cmocka_unit_test(odd_input),
+        cmocka_unit_test(most_of_a_service),
+        cmocka_unit_test(most_of_a_version),
+        cmocka_unit_test(shift_beside_a_regression),
+        cmocka_unit_test(calls_of_many),
+        cmocka_unit_test(the_largest_of_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,6 +253,27 @@ static void clock_that_goes_back(void **state)
     changes_close(c);
 }
 
+// What was seen while the clock was ahead is not newer than what comes now.
+static void deploy_after_the_clock_was_ahead(void **state)
+{
+    struct fixture *f = *state;
+    struct simulated s = usual;
+    struct changes_entry *entries;
+    put_hours(f, &s, 0, 100);
+    put_hours(f, &s, 5000, 5003);
+    struct changes *c = open_job(f, f->dir);
+    look(c, 100);
+    look(c, 5003);
+    s.at = 150;
+    s.after = 0.08;
+    put_hours(f, &s, 100, 180);
+    look(c, 180);
+    assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
+    assert_non_null(entries[0].entry.marker);
+    assert_str(entries[0].entry.marker->text, "version=2");
+    changes_close(c);
+}
+
 static void what_goes_back_is_gone(void **state)
 {
     struct fixture *f = *state;
@@ -692,6 +713,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(late_profiles_and_gaps, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_of_a_step_is_late, set_up, tear_down),
         cmocka_unit_test_setup_teardown(clock_that_goes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(deploy_after_the_clock_was_ahead, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_goes_back_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_in_use, set_up, tear_down),
         cmocka_unit_test_setup_teardown(death_at_any_moment, set_up, tear_down),

@@ -152,6 +152,22 @@ static struct model_profile *of_functions(struct arena *arena, const char *const
     return b.p;
 }
 
+static void put_functions(struct fixture *f, int64_t time, const char *const *names, size_t n)
+{
+    struct arena *arena = arena_new(0);
+    struct err e;
+    struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                   {STR("service_name"), STR("shop")}};
+    struct store_put one = {.tenant = TENANT,
+                            .labels = labels,
+                            .n_labels = 2,
+                            .time = time,
+                            .duration = SECOND,
+                            .profile = of_functions(arena, names, n)};
+    must(store_put(f->store, &one, 1, &e), &e);
+    arena_free(arena);
+}
+
 // A function that is in a few hours only costs nothing more.
 static void functions_without_end(void **state)
 {
@@ -165,15 +181,7 @@ static void functions_without_end(void **state)
         const char *names[] = {"always", arena_printf(arena, "once_%d", hour),
                                arena_printf(arena, "short_%d", hour / SHORT),
                                arena_printf(arena, "long_%d", hour / LONG)};
-        struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
-                                       {STR("service_name"), STR("shop")}};
-        struct store_put one = {.tenant = TENANT,
-                                .labels = labels,
-                                .n_labels = 2,
-                                .time = T0 + hour * HOUR,
-                                .duration = SECOND,
-                                .profile = of_functions(arena, names, 4)};
-        must(store_put(f->store, &one, 1, &e), &e);
+        put_functions(f, T0 + hour * HOUR, names, 4);
         arena_free(arena);
     }
     struct changes *c = open_job(f, (struct changes_options){0});
@@ -189,6 +197,32 @@ static void functions_without_end(void **state)
     }
     assert_int_equal(h.n, HOURS);
     assert_int_equal(n, 1 + HOURS / LONG);
+    db_close(&db);
+    changes_close(c);
+}
+
+// What it is called must not be the name of two of them.
+static void function_named_like_the_others(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct db db;
+    struct history h;
+    const char *names[] = {"parse", "(other functions)"};
+    for (int hour = 0; hour < 12; hour++)
+        put_functions(f, T0 + hour * HOUR, names, 2);
+    struct changes *c = open_job(f, (struct changes_options){0});
+    look(c, 12);
+    must(state_open(c, TENANT, DB_READ, &db, &e), &e);
+    struct look l = {.c = c, .db = &db, .window = HOUR, .begin = T0, .end = T0 + 12 * HOUR};
+    struct watched w = {.id = number(f, "SELECT id FROM series")};
+    must(windows_load(&l, &w, f->arena, &h, &e), &e);
+    for (size_t i = 0; i < h.n_functions; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_false(str_eq(h.functions[i].name, h.functions[k].name));
+    uint32_t other = history_function(&h, STR("unknown"));
+    assert_true(other < h.n_functions && str_eq(h.functions[other].name, str_from(names[1])));
+    assert_true(history_function(&h, str_from(names[1])) == other);
     db_close(&db);
     changes_close(c);
 }
@@ -608,6 +642,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(versions_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(types_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(functions_without_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(function_named_like_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(annotations_with_long_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(annotations_are_bounded_in_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deletions_leave_other_services_alone, set_up, tear_down),

@@ -21,14 +21,16 @@
 enum { N = 336 };
 
 struct simulation {
-    size_t n;      // windows of an hour; 0: N
-    double events; // of the service in a window
-    double weight; // of an event; 0: 1
+    size_t n;       // windows; 0: N
+    int64_t length; // of a window; 0: HOUR
+    double events;  // of the service in a window
+    double weight;  // of an event; 0: 1
     double share;
     double swing;     // of the load over a day
     double fixed;     // part of the series that does not depend on the load
     double by_hour;   // amplitude of the share over a day
     double cv;        // of the share between windows
+    double clump;     // events that come together; 0: 1
     double wander;    // the same, with a correlation of 0.8 between neighbors
     double factor;    // of the share from `at` until `until`; 0: 1
     size_t at, until; // 0: no end
@@ -46,25 +48,28 @@ static double value_or(double value, double otherwise)
 static struct stats_history draw(const struct simulation *s)
 {
     size_t n = s->n ? s->n : N;
+    int64_t length = s->length ? s->length : HOUR;
     double weight = value_or(s->weight, 1), wandered = 0;
     for (size_t i = 0; i < n; i++) {
-        double hour = (double)(i % 24), load = 1 + s->swing * cos((hour - 14) / 12 * M_PI);
+        double hour = fmod((double)i * (double)length / HOUR, 24),
+               load = 1 + s->swing * cos((hour - 14) / 12 * M_PI);
         wandered = 0.8 * wandered + s->wander * 0.6 * normal();
         double mean = s->events * s->share * (load * (1 - s->fixed) + s->fixed) *
                       (1 + s->by_hour * cos((hour - 3) / 12 * M_PI)) * spread_by(s->cv) *
                       exp(wandered);
         if (i >= s->at && (!s->until || i < s->until))
             mean *= value_or(s->factor, 1);
-        double k = poisson(mean), rest = poisson(s->events * load * (1 - s->share));
+        double clump = value_or(s->clump, 1);
+        double k = clump * poisson(mean / clump), rest = poisson(s->events * load * (1 - s->share));
         cells[i] = (struct stats_cell){k * weight, k * weight * weight};
         windows[i] = (struct stats_window){
-            .start = T0 + (int64_t)i * HOUR,
-            .end = T0 + (int64_t)(i + 1) * HOUR,
+            .start = T0 + (int64_t)i * length,
+            .end = T0 + (int64_t)(i + 1) * length,
             .total = {(k + rest) * weight, (k + rest) * weight * weight},
             .profiles = 100,
         };
     }
-    return (struct stats_history){.n = n, .windows = windows, .lasting = 6 * HOUR};
+    return (struct stats_history){.n = n, .windows = windows, .lasting = 6 * length};
 }
 
 static size_t find(const struct stats_history *h, struct arena *arena,
@@ -121,6 +126,40 @@ static void series_without_steps(void **state)
     assert_quiet((struct simulation){.events = 1e5, .share = 0.3, .weight = 4}, "large");
     assert_quiet((struct simulation){.events = 1e5, .share = 0.02, .cv = 0.05}, "dispersion");
     assert_quiet((struct simulation){.events = 1e5, .share = 0.02, .wander = 0.02}, "wandering");
+}
+
+// A slow request is many samples of a rare function at once.
+static void rare_functions(void **state)
+{
+    struct stats_step step = {0};
+    int found = 0, fresh = 0;
+    for (int i = 0; i < 2; i++) {
+        with_pool = i;
+        struct simulation s = {.events = 1e4, .share = 1e-5};
+        assert_quiet(s, "a rare function");
+        s.clump = 5;
+        assert_quiet(s, "a rare function, five events at a time");
+        s.share = 4e-5;
+        s.clump = 10;
+        assert_quiet(s, "a rare function, ten events at a time");
+    }
+    for (int i = 0; i < 20; i++) {
+        struct simulation s = {.events = 1e4, .share = 1e-5, .factor = 12, .at = 200, .clump = 2};
+        struct stats_history h = draw(&s);
+        found += least_p(&h, &step) < 1e-5 && step.low <= s.at && s.at <= step.high;
+    }
+    // It is new, and takes more than a rare one.
+    for (int i = 0; i < 20; i++) {
+        struct simulation s = {.events = 1e4, .share = 0.004, .at = N - 8};
+        struct stats_history h = draw(&s);
+        for (size_t w = 0; w < s.at; w++)
+            cells[w] = (struct stats_cell){0};
+        fresh += least_p(&h, &step) < 1e-12;
+    }
+    assert_int_equal(fresh, 20);
+    with_pool = false;
+    printf("a rare function that is called twelve times as often: found in %d of 20\n", found);
+    assert_true(found >= 16);
 }
 
 static void daily_curves(void **state)
@@ -211,6 +250,43 @@ static void what_went_away_is_dropped(void **state)
         h.n = s.at + 3;
         assert_int_equal(count(&h, false, &step), 0);
     }
+}
+
+// Windows of a minute. A step must not be taken for a trend, nor for its own load, and a curve in
+// time or a load that fixed work does not follow must not be taken for a step.
+static void short_histories(void **state)
+{
+    const int64_t minute = HOUR / 60;
+    const size_t lengths[] = {60, 120, 300};
+    enum { SERIES = 20 };
+    for (int i = 0; i < 9; i++) {
+        struct simulation s = {
+            .n = lengths[i / 3], .length = minute, .events = 2e3, .share = 0.05, .factor = 4.7};
+        s.at = s.n * (size_t)(1 + i % 3) / 4;
+        int found = 0;
+        double ratio = 0;
+        for (int k = 0; k < SERIES; k++) {
+            struct stats_history h = draw(&s);
+            struct stats_step step = {0};
+            bool is = least_p(&h, &step) <= 1e-6 && step.low <= s.at && s.at <= step.high;
+            found += is;
+            ratio += is ? step.after / step.before / SERIES : 0;
+        }
+        printf("%zu minutes, a step at %zu: found in %d of %d, x %.2f\n", s.n, s.at, found, SERIES,
+               ratio);
+        assert_true(found >= SERIES * 8 / 10);
+    }
+    struct simulation s = {.n = 300, .length = minute, .events = 2e3, .share = 0.05};
+    assert_quiet(s, "noise of sampling within hours");
+    s.wander = 0.05;
+    assert_quiet(s, "wandering within hours");
+    s.wander = 0;
+    s.by_hour = 0.3;
+    assert_quiet(s, "work by the hour within hours");
+    s.by_hour = 0;
+    s.swing = 0.6;
+    s.fixed = 1;
+    assert_quiet(s, "fixed work under load within hours");
 }
 
 static void a_spike_hides_no_step(void **state)
@@ -367,8 +443,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(series_without_steps, reseed),
+        cmocka_unit_test_setup(rare_functions, reseed),
         cmocka_unit_test_setup(daily_curves, reseed),
         cmocka_unit_test_setup(steps_are_found, reseed),
+        cmocka_unit_test_setup(short_histories, reseed),
         cmocka_unit_test_setup(what_went_away_is_dropped, reseed),
         cmocka_unit_test_setup(a_spike_hides_no_step, reseed),
         cmocka_unit_test_setup(outages_are_no_steps, reseed),
