@@ -2,8 +2,9 @@
 // no function, and the Rust crate uses it) are found by the scan, late, and found gone, late. What
 // a profile reports is compared with what the process has used, by its CPU clock.
 //
-// usage: accounting [RUNS [SECONDS]]    RUNS of each kind, with SECONDS of CPU time each at the
-// least (default 0.5); without arguments a few kinds, once
+// usage: accounting [RUNS [SECONDS [KIND]]]    RUNS of each kind, with SECONDS of CPU time each at
+// the least (default 0.5); only KIND, "overlapping" or "one after another"; without arguments a few
+// kinds, once
 //
 // Prints the smallest and largest ratio of each kind, and `N passed, N failed`.
 #include <kiln/kiln.h>
@@ -107,7 +108,7 @@ int main(int argc, char **argv)
     double least = argc > 2 ? strtod(argv[2], NULL) : 0.5;
     size_t most = argc > 1 ? 3 : 2; // rates and numbers of threads
     for (size_t k = 0; k < 2; k++)
-        for (size_t r = 0; r < most; r++)
+        for (size_t r = 0; r < most && (argc < 4 || !strcmp(argv[3], kinds[k].name)); r++)
             for (size_t t = 0; t < most; t++)
                 for (size_t l = 0; l < 2; l++) {
                     // Of the few, every second one: each two of the four properties still meet.
