@@ -328,7 +328,9 @@ def bad_receivers(kiln, folder):
     check('a webhook gets all of its tenants', until(lambda: seen(good, lambda got: got['alerts']) == everything - {('three', '1'), ('anonymous', '3')}, 120), len(seen(good, lambda got: got['alerts'])))
     same('nobody waits for the slow one', slow.taken(), [])
     wide = [x for x in good.taken() if x['groupLabels']['service_name'] == 'wide']
-    same('a large service comes in parts', [(len(x['alerts']), x['truncatedAlerts']) for x in wide], [(100, 900)] * 10)
+    parts = [(len(x['alerts']), x['truncatedAlerts']) for x in wide]
+    # More than ten if it took longer than the interval: they are sent again.
+    check('a large service comes in parts', len(parts) >= 10 and set(parts) == {(100, 900)}, parts)
     check('names are valid and bounded', all(len(x[3]) < 300000 for x in good.got) and 'f\ufffd"\ufffd\n' in {x[0] for x in good.alerts()}, [len(x[3]) for x in good.got])
     check('2xx is enough, whatever the body', until(lambda: change(folder, "SELECT count(*) FROM alert WHERE told = 1 AND change = 1", tenant='three')[0][0] >= 2, 60), 'dripping')
     check('a slow receiver is given up', until(lambda: metric(s, 'kiln_alerts_failed_total') > 200, 60), metric(s, 'kiln_alerts_failed_total'))
