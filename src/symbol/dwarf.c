@@ -65,6 +65,7 @@ void dwarf_free(struct dwarf *d)
         next = s->next_split;
         dwarf_free(s);
     }
+    d->splits = NULL;
     struct dwarf *alternate = d->alternate;
     d->alternate = NULL;
     dwarf_trim(d);
@@ -95,6 +96,7 @@ static struct dwarf_unit *split_of(struct dwarf_unit *u)
             u->split = dwarf_new(&sections, u->d->alternate);
             if (u->split) {
                 u->split->table_limit = u->d->table_limit;
+                dwarf_on_work(u->split, u->d->on_work, u->d->work_ctx);
                 u->split->next_split = u->d->splits;
                 u->d->splits = u->split;
             }

@@ -212,14 +212,44 @@ static void packages_by_their_index(void **state)
     assert_false(dwarf_package_find(in, A, &s));
 }
 
+static bool give_split(void *ctx, const char *directory, const char *name, uint64_t id,
+                       struct dwarf_sections *s)
+{
+    (void)directory, (void)id;
+    assert_string_equal(name, "a.dwo");
+    *s = ((struct made *)ctx)->s;
+    return true;
+}
+
+// A skeleton of a unit whose entries are in another file: [0x1000, 0x1200).
+static void split_units(void **state)
+{
+    static const uint8_t skeleton_abbrev[] = {1, 0x11, 0, 0xb0, 0x42, 8, 0x11, 1, 0x12, 7, 0, 0, 0};
+    static const uint8_t skeleton[] = {30,  0,   0,   0,   4,   0, 0, 0,    0, 0, 8, 1,
+                                       'a', '.', 'd', 'w', 'o', 0, 0, 0x10, 0, 0, 0, 0,
+                                       0,   0,   0,   2,   0,   0, 0, 0,    0, 0};
+    struct made m;
+    make(&m);
+    const struct dwarf_sections s = {.info = {skeleton, sizeof skeleton},
+                                     .abbrev = {skeleton_abbrev, sizeof skeleton_abbrev},
+                                     .ranges = m.s.ranges};
+    struct dwarf *d = dwarf_new(&s, NULL);
+    struct dwarf_frame f[8];
+    dwarf_on_split(d, give_split, &m);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(dwarf_lookup(d, 0x1015, f, 8), 3);
+        assert_string_equal(f[0].name, "leaf");
+        dwarf_trim(d);
+    }
+    dwarf_free(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packages_by_their_index),
-        cmocka_unit_test(inline_chains),
-        cmocka_unit_test(memory_is_counted_and_given_back),
-        cmocka_unit_test(damage_does_no_harm),
-        cmocka_unit_test(circles_end),
+        cmocka_unit_test(split_units),         cmocka_unit_test(packages_by_their_index),
+        cmocka_unit_test(inline_chains),       cmocka_unit_test(memory_is_counted_and_given_back),
+        cmocka_unit_test(damage_does_no_harm), cmocka_unit_test(circles_end),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
