@@ -531,9 +531,10 @@ int clickhouse_send(struct clickhouse *c, struct segment_file *f, const uint8_t 
         arena_caught(s.arena, e);
     } else {
         read_puts(&s, bytes, n);
-        struct unpack kept = {f->decision, f->decision + f->n_decision, false};
-        if (f->decision)
+        if (f->decision) {
+            struct unpack kept = {f->decision, f->decision + f->n_decision, false};
             read_decision(&s, &kept);
+        }
         code = send_puts(&s, e);
         arena_try_end(s.arena);
     }

@@ -27,7 +27,6 @@ ssize_t __real_pwrite64(int fd, const void *p, size_t n, off_t at);
 ssize_t __wrap_pwrite64(int fd, const void *p, size_t n, off_t at);
 int __real_ftruncate64(int fd, off_t size);
 int __wrap_ftruncate64(int fd, off_t size);
-int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
 
 ssize_t __wrap_pwrite64(int fd, const void *p, size_t n, off_t at)
@@ -60,8 +59,8 @@ int __wrap_fdatasync(int fd)
         errno = EIO;
         return -1;
     }
-    unsynced[fd] = 0;
-    return __real_fdatasync(fd);
+    unsynced[fd] = 0; // no crash follows, so the disk need not do it
+    return 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
@@ -93,8 +92,7 @@ static void commit(struct spool *s, struct crowd *c, int n)
     struct arena *arena = arena_new(0);
     struct err e;
     int codes[16] = {0}, first = c->n;
-    pthread_mutex_lock(&s->lock);
-    uint64_t before = s->open ? s->open->bytes : 0;
+    uint64_t before = spool_begin_commit(s);
     for (int i = 0; i < n; i++) {
         struct segment_file *open;
         struct put_rows put;
@@ -110,7 +108,6 @@ static void commit(struct spool *s, struct crowd *c, int n)
         c->acknowledged[first + i] = !code && !codes[i];
     for (int i = 0; i < 1024 && !code; i++)
         assert_int_equal(unsynced[i], 0);
-    pthread_mutex_unlock(&s->lock);
     arena_free(arena);
 }
 
