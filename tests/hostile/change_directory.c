@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     void (*work)(void) = (void (*)(void))dlsym(library, "work_in_library");
     mkdir("elsewhere", 0755);
     require(chdir("elsewhere") == 0, "chdir");
-    for (int i = 0; i < 40; i++)
+    for (int i = 0; i < 120; i++)
         work();
     say("done\n");
     return 0;
