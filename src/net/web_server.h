@@ -80,6 +80,7 @@ struct web_request {
     bool refused; // answered before its body arrived
     bool last;    // close the connection afterwards
     bool admitted, queued;
+    bool counted; // among those under way, of the owner and of the server
     struct MHD_Response *response;
     // The answer's memory, charged to x.budget.
     char *answer;
@@ -119,8 +120,8 @@ struct web_server {
     int hangups;           // epoll: connections that clients close or reset
     _Atomic bool stopping; // no new requests
     _Atomic bool ending;   // no requests are in progress: threads end
-    _Atomic uint64_t n_connections, requests, in_flight, handling, refused_size, refused_memory,
-        refused_busy, cut_off, bytes_in, bytes_out;
+    _Atomic uint64_t n_connections, requests, in_flight, under_way, handling, refused_size,
+        refused_memory, refused_busy, cut_off, bytes_in, bytes_out;
 };
 
 static inline struct web_request *web_request_of(struct web_exchange *x)

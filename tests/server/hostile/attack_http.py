@@ -226,6 +226,46 @@ def crowded_bodies(ctx):
             reset(s)
 
 
+@scenario('half bodies of several tenants')
+def crowded_tenants(ctx):
+    """Each of five tenants has less than its share of the connections, together they would have all that there can be."""
+    tenants = [f'token-of-bad-{i}' for i in range(5)]
+    tokens = ''.join(f'  - {{token: {token}, scopes: [push], tenants: [bad{i}]}}\n' for i, token in enumerate(tenants))
+    with Crowd(ctx, {'connections': 200}, settings=AUTH + tokens) as c:
+        sockets = []
+        with c.attack('half bodies of five tenants', least=4):
+            for token in tenants * 140:
+                s = c.server.socket()
+                send_quietly(s, head('POST', PUSH, token, 2000, 'Content-Type: application/proto') + b'a')
+                sockets.append(s)
+        for s in sockets:
+            reset(s)
+
+
+@scenario('answers that nobody reads')
+def unread_answers(ctx):
+    """Requests without credentials, one after another on each connection, whose answers are never read: neither
+    are these connections idle, nor do they belong to a tenant."""
+    requests = head('GET', '/metrics') * 4000
+    with Crowd(ctx, {'connections': 200}) as c:
+        sockets = []
+        # While they come, a new client waits in the kernel's queue behind them.
+        with c.attack('unread answers', least=4, skip=('fresh',)):
+            for i in range(600):
+                s = socket.socket()
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+                s.setblocking(False)
+                s.connect_ex(('127.0.0.1', c.server.port))
+                sockets.append(s)
+                for each in sockets if i % 50 == 49 else ():
+                    with contextlib.suppress(OSError):
+                        each.send(requests)
+            with_new = c.server.post('/ready', None, timeout=5, method='GET')[0]
+        ctx.same('a new client is served meanwhile', with_new, 200)
+        for s in sockets:
+            reset(s)
+
+
 STATUS_LINE = re.compile(rb'HTTP/1\.[01] \d\d\d ')
 
 
