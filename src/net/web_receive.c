@@ -29,6 +29,7 @@ void *web_receive_begin(void *server, const char *uri, struct MHD_Connection *c)
         free(at->uri);
         at->uri = strdup(uri);
     }
+    web_head_hide_query(uri);
     web_set_phase(server, c, WEB_HEAD, NULL);
     return NULL;
 }

@@ -148,7 +148,11 @@ bool web_lanes_add(struct web_server *s, struct web_request *r);
 void web_lanes_grow(struct web_server *s);
 void web_lanes_join(struct web_server *s);
 
-// web_head.c. Whether the head could be interpreted differently than libmicrohttpd does.
+// web_head.c. Ends the URI in libmicrohttpd's buffer behind the question mark. Versions that parse
+// heads in place keep a structure for each parameter, which nobody here needs, and never answer if
+// there is no room for all.
+void web_head_hide_query(const char *uri);
+// Whether the head could be interpreted differently than libmicrohttpd does.
 bool web_head_is_ambiguous(struct web_request *r, const char *method, const char *version);
 
 // web_receive.c: libmicrohttpd's callbacks.

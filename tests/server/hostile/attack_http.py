@@ -123,6 +123,8 @@ def header_floods(ctx):
             refused('20,000 headers', head('GET', '/ready', None, None, *(f'X-{i}: {i}' for i in range(20000))))
             refused('1 MB header name', head('GET', '/ready', None, None, 'a' * (1 << 20) + ': x'))
             refused('1 MB without a line end', b'A' * (1 << 20))
+            answer = c.server.raw(head('GET', '/ready?' + 'a&' * 14000, None, None, 'Connection: close'))
+            ctx.check('14,000 parameters are answered', answer[9:12] == b'200', answer[:80])
         with c.attack('endless headers at full speed'):
             line, threads = b'X-Flood: ' + b'a' * 200 + b'\r\n', []
             end = time.monotonic() + 2.5
