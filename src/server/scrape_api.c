@@ -46,13 +46,18 @@ void scrape_targets(struct call *c)
     struct scraper *s = c->server->scraper;
     struct out out;
     bool first = true;
-    out_init_memory(&out, SHOWN_MAX);
+    out_init_budget(&out, SHOWN_MAX, &c->x->budget);
     if (s) {
         pthread_mutex_lock(&s->lock);
         for (struct scrape_state *at = s->states; at; at = at->next)
             if (at->target && str_eq(at->target->tenant, c->tenant))
                 write_target(&out, at, &first);
         pthread_mutex_unlock(&s->lock);
+    }
+    if (out.error) {
+        out_fini(&out);
+        call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "the list of targets needs too much memory");
+        return;
     }
     c->x->type = "application/json";
     out_text(&c->x->body_out, "{\"status\":\"success\",\"data\":{\"activeTargets\":[");
@@ -111,7 +116,7 @@ void scrape_metrics(struct call *c)
     struct out out;
     if (!s)
         return;
-    out_init_memory(&out, SHOWN_MAX);
+    out_init_budget(&out, SHOWN_MAX, &c->x->budget);
     pthread_mutex_lock(&s->lock);
     put_total(&out, "kiln_scrapes_total", "Scrapes.", s->scrapes);
     put_total(&out, "kiln_scrapes_failed_total", "Scrapes that gave no profile.", s->failed);
