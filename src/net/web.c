@@ -190,6 +190,26 @@ static void evict_connections(struct web_server *s)
     }
 }
 
+bool web_evict_transfer(struct web_server *s, const struct web_owner *owner)
+{
+    static const enum web_list lists[] = {WEB_LIST_BODY, WEB_LIST_SENDING};
+    struct web_connection *found = NULL;
+    int64_t now = budget_now();
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && !found; i++) {
+        struct web_connection *c = s->lists[lists[i]].first;
+        while (c && now - c->since > SLOW_NS && c->owner != owner)
+            c = c->next;
+        found = c && now - c->since > SLOW_NS ? c : NULL;
+    }
+    if (found) {
+        s->cut_off++;
+        cut_off(s, found);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
 static void begin_connection(struct web_server *s, struct MHD_Connection *c, void **context)
 {
     const union MHD_ConnectionInfo *info =

@@ -113,20 +113,25 @@ static void refuse_busy(struct web_request *r)
     refuse_request(r);
 }
 
-// Counts a request as under way, unless there are too many. Those are not evicted at once, so one
-// owner must not occupy all connections, nor several together: an owner may have three times as
-// many as there are connections left. The first few are refused only if there is hardly room for
-// any. Refused requests may wait for their bodies, but they are evicted before others.
+// Requests under way are not evicted at once, so one owner must not occupy all connections, nor
+// several together: an owner may have three times as many as there are connections left. The first
+// few are refused only if there is hardly room for any.
+static bool has_room(const struct web_request *r)
+{
+    uint64_t n = r->x.owner->under_way, all = r->server->under_way;
+    uint64_t limit = r->server->o.connections;
+    return n < FEW ? all < limit + limit / 2 : all < limit && n < TIMES_LEFT * (limit - all);
+}
+
+// Counts a request as under way. Without room for it, it takes the place of one of the same owner
+// that is slow, or is refused. Refused requests may wait for their bodies, but they are evicted
+// before others.
 static bool count_request(struct web_request *r)
 {
     struct web_server *s = r->server;
-    struct web_owner *owner = r->x.owner;
-    uint64_t all = s->under_way, limit = s->o.connections;
-    r->counted = owner->under_way < FEW
-                     ? all < limit + limit / 2
-                     : all < limit && owner->under_way < TIMES_LEFT * (limit - all);
+    r->counted = has_room(r) || web_evict_transfer(s, r->x.owner);
     if (r->counted) {
-        owner->under_way++;
+        r->x.owner->under_way++;
         s->under_way++;
     }
     return r->counted;

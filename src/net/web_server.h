@@ -134,6 +134,9 @@ struct web_connection *web_connection_of(struct MHD_Connection *c);
 // Moves the connection to another phase. r: its request, or NULL. Takes the server's lock.
 void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phase phase,
                    struct web_request *r);
+// Closes a connection of the owner whose body or answer has been in transfer for long. Returns
+// whether there was one.
+bool web_evict_transfer(struct web_server *s, const struct web_owner *owner);
 // Records that bytes of a body or an answer were transferred.
 void web_note_moved(struct MHD_Connection *c, uint64_t bytes);
 // Whether more than three quarters of the server's memory are in use.

@@ -228,6 +228,22 @@ def crowded_bodies(ctx):
             reset(s)
 
 
+@scenario('half bodies and requests of one tenant')
+def crowded_tenant(ctx):
+    """Half bodies with the credentials of well-behaved clients, as on a server without credentials: after 2 s, they give way."""
+    with Crowd(ctx, {'connections': 200}) as c:
+        sockets = []
+        for _ in range(200):
+            s = c.server.socket()
+            send_quietly(s, head('POST', PUSH, GOOD, 2000, 'Content-Type: application/proto') + b'a')
+            sockets.append(s)
+        time.sleep(2.5)
+        with c.attack('half bodies of the same tenant', least=3):
+            pass
+        for s in sockets:
+            reset(s)
+
+
 @scenario('half bodies of several tenants')
 def crowded_tenants(ctx):
     """Each of five tenants has less than its share of the connections, together they would have all that there can be."""
