@@ -128,8 +128,15 @@ static _Atomic(const struct process_fork_hooks *) fork_subscribers[PROCESS_FORK_
 // never took.
 static pthread_mutex_t fork_subscribers_lock = PTHREAD_MUTEX_INITIALIZER;
 
+// How many forks the calling thread is in. A fork handler that was registered before ours, or a
+// signal handler, may fork in the middle of a fork, when this thread has our locks. Such a fork
+// needs no preparation.
+static __thread uint32_t forks_begun INITIAL_EXEC;
+
 static void fork_before(void)
 {
+    if (forks_begun++)
+        return;
     pthread_mutex_lock(&fork_subscribers_lock);
     for (int i = 0; i < PROCESS_FORK_COUNT; i++) {
         const struct process_fork_hooks *h = atomic_load(&fork_subscribers[i]);
@@ -140,12 +147,18 @@ static void fork_before(void)
 
 static void fork_in_parent(void)
 {
+    // 0: the child of such a fork, which has no locks.
+    if (forks_begun != 1) {
+        forks_begun = forks_begun ? forks_begun - 1 : 0;
+        return;
+    }
     for (int i = PROCESS_FORK_COUNT - 1; i >= 0; i--) {
         const struct process_fork_hooks *h = atomic_load(&fork_subscribers[i]);
         if (h && h->in_parent)
             h->in_parent();
     }
     pthread_mutex_unlock(&fork_subscribers_lock);
+    forks_begun = 0;
 }
 
 // The preload hook may restart the profiler, so it runs last, after all others are reset.
@@ -156,6 +169,7 @@ static void fork_in_child(void)
     if (original)
         atomic_store(original, 1);
     fork_subscribers_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    forks_begun = 0;
     own_threads_after_fork_in_child();
     for (int i = PROCESS_FORK_COUNT - 2; i >= -1; i--) {
         int order = i >= 0 ? i : PROCESS_FORK_PRELOAD;

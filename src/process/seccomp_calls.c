@@ -30,6 +30,25 @@ static bool dispatch_spares_us(long from, long bytes)
     return ours - (uintptr_t)from < (uintptr_t)bytes && libcs - (uintptr_t)from < (uintptr_t)bytes;
 }
 
+static long call_prctl(int option, const long *a)
+{
+    if (option == PR_SET_SECCOMP && (a[0] == SECCOMP_MODE_STRICT || a[0] == SECCOMP_MODE_FILTER)) {
+        struct sandbox_request request = {.strict = a[0] == SECCOMP_MODE_STRICT,
+                                          .program = (const void *)a[1],
+                                          .call = {SYS_prctl, option, a[0], a[1]}};
+        return with_errno(sandbox_enter(&request));
+    }
+    if (option == SET_DISPATCH && a[0] == DISPATCH_ON && !dispatch_spares_us(a[1], a[2])) {
+        struct sandbox_request request = {
+            .strict = true,
+            .no_handlers = true,
+            .call = {SYS_prctl, option, a[0], a[1], a[2], a[3]},
+        };
+        return with_errno(sandbox_enter(&request));
+    }
+    return with_errno(process_call(SYS_prctl, option, a[0], a[1], a[2], a[3], 0));
+}
+
 EXPORT __attribute__((weak)) int prctl(int option, ...)
 {
     long a[4];
@@ -38,24 +57,16 @@ EXPORT __attribute__((weak)) int prctl(int option, ...)
     for (int i = 0; i < 4; i++)
         a[i] = va_arg(list, long);
     va_end(list);
-    if (option == PR_SET_SECCOMP && (a[0] == SECCOMP_MODE_STRICT || a[0] == SECCOMP_MODE_FILTER)) {
-        struct sandbox_request request = {.strict = a[0] == SECCOMP_MODE_STRICT,
-                                          .program = (const void *)a[1],
-                                          .call = {SYS_prctl, option, a[0], a[1]}};
-        return (int)with_errno(sandbox_enter(&request));
-    }
-    if (option == SET_DISPATCH && a[0] == DISPATCH_ON && !dispatch_spares_us(a[1], a[2])) {
-        struct sandbox_request request = {
-            .strict = true,
-            .no_handlers = true,
-            .call = {SYS_prctl, option, a[0], a[1], a[2], a[3]},
-        };
-        return (int)with_errno(sandbox_enter(&request));
-    }
-    return (int)with_errno(process_call(SYS_prctl, option, a[0], a[1], a[2], a[3], 0));
+    return (int)call_prctl(option, a);
 }
 
-// The assembly below calls this with the arguments of syscall().
+// The assembly below calls these with the arguments of syscall().
+__attribute__((used)) long interposed_prctl(long number, long option, long a, long b, long c,
+                                            long d)
+{
+    return call_prctl((int)option, (const long[]){a, b, c, d});
+}
+
 __attribute__((used)) long interposed_seccomp(long number, long operation, long flags,
                                               const void *program)
 {
@@ -92,6 +103,8 @@ __asm__(".text\n"
         "    endbr64\n"
         "    cmpq $317, %rdi\n" // SYS_seccomp
         "    je interposed_seccomp\n"
+        "    cmpq $157, %rdi\n" // SYS_prctl
+        "    je interposed_prctl\n"
         "    cmpq $231, %rdi\n" // SYS_exit_group
         "    je interposed_exit_group\n"
         "    movq %rdi, %rax\n"
@@ -109,7 +122,8 @@ __asm__(".text\n"
         "    jmp interposed_syscall_failed\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
-_Static_assert(SYS_seccomp == 317 && SYS_exit_group == 231, "the numbers above");
+_Static_assert(SYS_seccomp == 317 && SYS_prctl == 157 && SYS_exit_group == 231,
+               "the numbers above");
 #else
 __asm__(".text\n"
         ".weak syscall\n"
@@ -120,6 +134,8 @@ __asm__(".text\n"
         "    hint 34\n"      // bti c
         "    cmp x0, #277\n" // SYS_seccomp
         "    b.eq interposed_seccomp\n"
+        "    cmp x0, #167\n" // SYS_prctl
+        "    b.eq interposed_prctl\n"
         "    cmp x0, #94\n" // SYS_exit_group
         "    b.eq interposed_exit_group\n"
         "    uxtw x8, w0\n"
@@ -136,5 +152,5 @@ __asm__(".text\n"
         "1:  b interposed_syscall_failed\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
-_Static_assert(SYS_seccomp == 277 && SYS_exit_group == 94, "the numbers above");
+_Static_assert(SYS_seccomp == 277 && SYS_prctl == 167 && SYS_exit_group == 94, "the numbers above");
 #endif

@@ -208,7 +208,7 @@ CASES = [
     Case('quiet_ends', 'data', modes=EVERY, status=6, skip=only_root, check=data_is_empty),
 
     # --- seccomp ---
-    Case('seccomp_worker', 'cfi prctl', 'no_cfi seccomp', 'heap prctl', repeat=2,
+    Case('seccomp_worker', 'cfi prctl', 'no_cfi seccomp', 'heap prctl', 'no_cfi syscall', repeat=2,
          modes=USUAL + ('heap', 'listen')),
     Case('seccomp_main_ended', 'cfi prctl', 'heap prctl', 'cfi tsync', modes=USUAL + ('heap', 'listen'), status=4),
     Case('seccomp_denies', 'prlimit64 all', 'rt_sigpending all', 'timer_gettime all', 'getdents64 one', 'mremap all', 'rename all',
@@ -228,7 +228,7 @@ CASES = [
     Case('seccomp_all', '20 kill sigreturn', modes=('idle', 'push'), status=4),
     Case('killed_thread', 'strict', status=-9),
     Case('killed_thread', 'filter', status=-31),
-    Case('seccomp_strict', 'thread 50', 'process 0', 'process 50', status=4),
+    Case('seccomp_strict', 'thread 50', 'process 0', 'process 50', 'syscall 50', status=4),
     Case('seccomp_threads', modes=THREADS + ('heap',)),
     Case('seccomp_c11_thread', '_exit', 'return', status=4),
     Case('seccomp_probe', 'prctl', 'seccomp', 'tsync', check=has_samples),
@@ -253,11 +253,13 @@ CASES = [
     Case('spawn_keeps_lock', modes=PRELOADED + ('shared',), always=('profiled',)),
     Case('exec_too_large', always=('run',)),
     Case('bad_pointers'),
+    Case('bad_masks', modes=EVERY),
 
     # --- processes ---
     Case('vfork_storm'),
     Case('vfork_jump', 'one', 'nested', modes=PRELOADED + ('shared',), check=has_samples),
     Case('many_plugins', 'load', 'churn', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
+    Case('fork_in_fork', 'before', 'parent', 'child', modes=THREADS + ('heap',)),
     Case('fork_storm', plugins=['plugin_empty.c'], modes=THREADS),
     Case('failing_exec', check=has_samples),
     Case('no_environment', 'clearenv', 'null'),
@@ -267,6 +269,7 @@ CASES = [
     Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', 'alike', skip=only_on('x86_64')),
     Case('own_allocator'),
     Case('own_functions', modes=THREADS + ('heap',), always=('profiled', 'shared'), flags=['-rdynamic']),
+    Case('own_thread_start', modes=EVERY),
     Case('loader_error', modes=EVERY),
     Case('signal_actions'),
     Case('hidden_headers', 'unmap', 'protect'),
@@ -340,6 +343,8 @@ CASES = [
          before=ulimit(resource.RLIMIT_AS, 160 << 20)),
     Case('limits', 'stack'),
     Case('busy', '0.3', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
+    # Nobody can have a stack as large as that by default.
+    Case('busy', '0.2', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 1 << 40), check=has_samples),
     Case('limits', 'cpu', modes=('profiled', 'run')),
     Case('short_threads', '3000'),
     Case('many_threads', '2000'),
