@@ -168,6 +168,11 @@ static void requeue_signal(int signal, siginfo_t *info)
 static __thread struct capture_thread *own_slot INITIAL_EXEC;
 static __thread pid_t own_tid INITIAL_EXEC;
 
+void handler_after_fork_in_child(void)
+{
+    own_slot = NULL;
+}
+
 bool capture_is_paused(void)
 {
     return own_slot && own_slot->tid == own_tid && atomic_load(&own_slot->paused);
