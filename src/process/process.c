@@ -121,6 +121,19 @@ void process_before_end(void)
         hook();
 }
 
+static _Atomic(process_set_action *) set_action;
+
+void process_on_sigaction(process_set_action *set)
+{
+    atomic_store(&set_action, set);
+}
+
+bool process_sigaction(int signal, const struct process_action *wanted, struct process_action *old)
+{
+    process_set_action *set = atomic_load(&set_action);
+    return set && set(signal, wanted, old);
+}
+
 // --- fork ---
 
 static _Atomic(const struct process_fork_hooks *) fork_subscribers[PROCESS_FORK_COUNT];

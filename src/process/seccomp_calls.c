@@ -1,4 +1,5 @@
-// Interposes prctl and syscall to see seccomp filters before the kernel does (process/sandbox.h).
+// Interposes prctl and syscall to see seccomp filters before the kernel does (process/sandbox.h),
+// and actions for SIGPROF.
 // They need nothing from libc, so libkiln.a has them as well. Weak, because a program may define
 // its own.
 #include <errno.h>
@@ -80,6 +81,15 @@ __attribute__((used)) long interposed_seccomp(long number, long operation, long 
     return with_errno(sandbox_enter(&request));
 }
 
+__attribute__((used)) long interposed_sigaction(long number, long signal,
+                                                const struct process_action *wanted,
+                                                struct process_action *old, long size)
+{
+    if (size == sizeof wanted->mask && process_sigaction((int)signal, wanted, old))
+        return 0;
+    return with_errno(process_call(number, signal, (long)wanted, (long)old, size, 0, 0));
+}
+
 __attribute__((used)) long interposed_exit_group(long number, long status)
 {
     process_before_end();
@@ -105,6 +115,8 @@ __asm__(".text\n"
         "    je interposed_seccomp\n"
         "    cmpq $157, %rdi\n" // SYS_prctl
         "    je interposed_prctl\n"
+        "    cmpq $13, %rdi\n" // SYS_rt_sigaction
+        "    je interposed_sigaction\n"
         "    cmpq $231, %rdi\n" // SYS_exit_group
         "    je interposed_exit_group\n"
         "    movq %rdi, %rax\n"
@@ -122,7 +134,8 @@ __asm__(".text\n"
         "    jmp interposed_syscall_failed\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
-_Static_assert(SYS_seccomp == 317 && SYS_prctl == 157 && SYS_exit_group == 231,
+_Static_assert(SYS_seccomp == 317 && SYS_prctl == 157 && SYS_rt_sigaction == 13 &&
+                   SYS_exit_group == 231,
                "the numbers above");
 #else
 __asm__(".text\n"
@@ -136,6 +149,8 @@ __asm__(".text\n"
         "    b.eq interposed_seccomp\n"
         "    cmp x0, #167\n" // SYS_prctl
         "    b.eq interposed_prctl\n"
+        "    cmp x0, #134\n" // SYS_rt_sigaction
+        "    b.eq interposed_sigaction\n"
         "    cmp x0, #94\n" // SYS_exit_group
         "    b.eq interposed_exit_group\n"
         "    uxtw x8, w0\n"
@@ -152,5 +167,7 @@ __asm__(".text\n"
         "1:  b interposed_syscall_failed\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
-_Static_assert(SYS_seccomp == 277 && SYS_prctl == 167 && SYS_exit_group == 94, "the numbers above");
+_Static_assert(SYS_seccomp == 277 && SYS_prctl == 167 && SYS_rt_sigaction == 134 &&
+                   SYS_exit_group == 94,
+               "the numbers above");
 #endif

@@ -94,6 +94,19 @@ def lacks_perf():
     return None
 
 
+def lacks_pid_namespaces():
+    new_pid_namespace = 0x20000000
+
+    def unshare():
+        if ctypes.CDLL(None).unshare(new_pid_namespace):
+            raise PermissionError
+    try:
+        subprocess.run(['true'], preexec_fn=unshare)
+    except subprocess.SubprocessError:
+        return 'cannot create a pid namespace'
+    return None
+
+
 def only_root():
     return None if os.geteuid() == 0 else 'needs root'
 
@@ -155,7 +168,7 @@ CASES = [
     # The next two not static: libkiln.a stands in for sigaction and signal, but not for masks and exec.
     Case('sigprof_state', modes=PRELOADED + ('shared',)),
     Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
-    Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', repeat=3, racy=('static',), always=('static',), status=4),
+    Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', 'syscall none', repeat=3, racy=('static',), always=('static',), status=4),
     Case('sigprof_default', 'sigaction raise', 'signal timer', status=-signal.SIGPROF),
     Case('blocked_signals'),
     Case('sigprof_interrupts', 'before', 'after'),
@@ -188,6 +201,7 @@ CASES = [
     Case('main_ends_alone', 'descriptors', 'signals', 'confined', 'denied', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s']),
     Case('main_ends_alone', 'stopped', modes=LINKED, always=('static',)),
     Case('main_ends_alone', 'chroot', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s'], skip=only_root),
+    Case('foreign_proc', modes=LINKED, limit=40, skip=lacks_pid_namespaces),
     Case('kernel_worker', modes=THREADS + ('heap',), skip=lacks_io_uring),
     Case('ends', 'return', status=11),
     Case('ends', '_exit', modes=THREADS, status=12),
@@ -260,6 +274,7 @@ CASES = [
     Case('vfork_jump', 'one', 'nested', modes=PRELOADED + ('shared',), check=has_samples),
     Case('many_plugins', 'load', 'churn', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
     Case('fork_in_fork', 'before', 'parent', 'child', modes=THREADS + ('heap',)),
+    Case('fork_after_threads', always=('profiled',)),
     Case('fork_storm', plugins=['plugin_empty.c'], modes=THREADS),
     Case('failing_exec', check=has_samples),
     Case('no_environment', 'clearenv', 'null'),
