@@ -94,6 +94,15 @@ const char *process_getenv(const char *name)
 extern __typeof__(dladdr1) dladdr1 __attribute__((weak));
 extern __typeof__(dlopen) dlopen __attribute__((weak));
 
+// libkiln.so is linked that way. Then the loader, which may take a lock, is not needed.
+static bool is_never_unloaded(const struct link_map *map)
+{
+    for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_FLAGS_1)
+            return d->d_un.d_val & DF_1_NODELETE;
+    return false;
+}
+
 void process_pin_library(void)
 {
     static _Atomic bool pinned;
@@ -103,7 +112,7 @@ void process_pin_library(void)
         return;
     // The main program's name is empty; it is never unloaded.
     if (dladdr1((void *)process_pin_library, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
-        map->l_name && *map->l_name)
+        map->l_name && *map->l_name && !is_never_unloaded(map))
         dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 

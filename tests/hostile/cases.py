@@ -288,6 +288,7 @@ CASES = [
     Case('loader_error', modes=EVERY),
     Case('signal_actions'),
     Case('hidden_headers', 'unmap', 'protect'),
+    Case('no_vdso', 'before', 'after', always=('shared',)),
     Case('own_clock'),
     Case('daemon'),
     Case('lose_rights', 'user', 'both', modes=THREADS, skip=only_root),
