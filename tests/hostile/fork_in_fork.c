@@ -66,8 +66,8 @@ int main(int argc, char **argv)
         pid_t child = fork();
         if (child == 0) {
             pthread_t thread;
-            wrong += pthread_create(&thread, NULL, return_at_once, NULL) ||
-                     pthread_join(thread, NULL);
+            wrong +=
+                pthread_create(&thread, NULL, return_at_once, NULL) || pthread_join(thread, NULL);
             _exit(wrong ? 9 : 5);
         }
         wrong += !ends_with(child, 5);

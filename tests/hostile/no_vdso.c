@@ -11,12 +11,15 @@ static void unmap_vdso(void)
 {
     char line[400];
     unsigned long from[MOST], to[MOST];
+    char *end;
     int n = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
     require(maps != NULL, "maps");
     while (n < MOST && fgets(line, sizeof line, maps))
-        n += strstr(line, "[v") && !strstr(line, "[vsyscall]") &&
-             sscanf(line, "%lx-%lx", &from[n], &to[n]) == 2;
+        if (strstr(line, "[v") && !strstr(line, "[vsyscall]")) {
+            from[n] = strtoul(line, &end, 16);
+            to[n++] = strtoul(end + 1, NULL, 16);
+        }
     fclose(maps);
     while (n--)
         munmap((void *)from[n], to[n] - from[n]);
