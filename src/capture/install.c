@@ -10,6 +10,7 @@
 #include "process/call.h"
 #include "process/own_threads.h"
 #include "process/process.h"
+#include "process/sandbox.h"
 
 // Missing in older headers.
 #ifndef AT_MINSIGSTKSZ
@@ -258,6 +259,12 @@ void handler_before_confinement(void)
         on_stack_before_confinement(kernel_sigaction);
 }
 
+static void leave_out_traced(void)
+{
+    if (!sandbox_confines_caller())
+        capture_leave_out_self();
+}
+
 int handler_install(struct err *e)
 {
     if (atomic_load(&installed))
@@ -277,6 +284,7 @@ int handler_install(struct err *e)
     atomic_store(&restorer, old.sa_restorer);
     atomic_store(&installed, true);
     process_on_sigaction(set_action_by_syscall);
+    process_on_trace(leave_out_traced);
     if (sandbox_scope() != SANDBOX_FREE)
         handler_before_confinement();
     if (sigaction_is_interposed)

@@ -130,6 +130,20 @@ void process_before_end(void)
         hook();
 }
 
+static _Atomic(void (*)(void)) trace_hook;
+
+void process_on_trace(void (*hook)(void))
+{
+    atomic_store(&trace_hook, hook);
+}
+
+void process_before_trace(void)
+{
+    void (*hook)(void) = atomic_load(&trace_hook);
+    if (hook)
+        hook();
+}
+
 static _Atomic(process_set_action *) set_action;
 
 void process_on_sigaction(process_set_action *set)

@@ -279,6 +279,7 @@ CASES = [
     Case('failing_exec', check=has_samples),
     Case('no_environment', 'clearenv', 'null'),
     Case('traced_child'),
+    Case('traces_itself', 'ptrace', 'syscall', modes=THREADS + ('heap',), check=has_samples),
     Case('prctl_arguments'),
     Case('bare_clone', modes=THREADS),
     Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', 'alike', skip=only_on('x86_64')),
