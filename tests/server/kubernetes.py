@@ -3,6 +3,7 @@ wrong with them."""
 import http.server
 import json
 import os
+import signal
 import ssl
 import subprocess
 import threading
@@ -14,8 +15,8 @@ from scrape_tenants import Web
 
 AUTH = '''
 auth:
-  - {token: reader, scopes: [read], tenants: [shop]}
-  - {token: other, scopes: [read], tenants: [other]}
+  - {{token: reader-of-shop, scopes: [read], tenants: [shop]}}
+  - {{token: reader-of-other, scopes: [read], tenants: [other]}}
 '''
 JOB = '''
   - job_name: pods
@@ -61,7 +62,8 @@ class Cluster(http.server.ThreadingHTTPServer):
         self.objects = {}  # (resource, namespace, name) -> object
         self.events = []  # (version, resource, type, object)
         self.asked = []  # (path, parameters)
-        self.token, self.cut, self.raw, self.close = 'first', 0, [], 0
+        self.token, self.raw, self.close = 'first', (), 0
+        self.cut = 0  # so many events end, with their connection, in the middle
         super().__init__(('127.0.0.1', 0), Api)
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -101,10 +103,10 @@ class Cluster(http.server.ThreadingHTTPServer):
             self.version += 1
             self.oldest, self.events = self.version, []
 
-    def end_watches(self, **fault):
-        """cut: the connection ends in the middle of an event; raw: lines that are sent first."""
+    def end_watches(self, raw=()):
+        """raw: lines that are sent first."""
         with self.lock:
-            self.cut, self.raw = fault.get('cut', 0), fault.get('raw', [])
+            self.raw = raw
             self.close += 1
             self.lock.notify_all()
 
@@ -172,26 +174,24 @@ class Api(http.server.BaseHTTPRequestHandler):
             with c.lock:
                 c.lock.wait_for(lambda: c.close != close or any(e[0] > version for e in c.events), 60)
                 new = [e for e in c.events if e[0] > version]
-                ending, cut, raw = c.close != close, c.cut, c.raw
-            if ending and raw:
+                ending, raw = c.close != close, c.raw
+            if ending:
                 for line in raw:
                     self.send_event(line)
-            elif ending and not cut:
-                new = []
+                return self.wfile.write(b'0\r\n\r\n')
             for at, r, kind, item in new:
                 version = max(version, at)
                 if kind != 'BOOKMARK' and (r != resource or namespace not in (None, item['metadata']['namespace'])):
                     continue
                 text = json.dumps({'type': kind, 'object': item}).encode() + b'\n'
-                if cut:
+                if c.cut:
+                    c.cut -= 1
                     self.send_event(text[:len(text) // 2])
                     self.close_connection = True
                     return self.connection.close()
                 # In two pieces: an event is a line, not a packet.
                 self.send_event(text[:10])
                 self.send_event(text[10:])
-            if ending:
-                return self.wfile.write(b'0\r\n\r\n')
 
 
 def pod(port, annotations=None, address='127.0.0.1', **labels):
@@ -210,15 +210,15 @@ class Watched:
     def __init__(self, kiln, folder, config):
         self.s = Server(kiln, folder, config=config)
 
-    def targets(self, job, token='reader'):
+    def targets(self, job, token='reader-of-shop'):
         answer = self.s.ask('GET', '/api/v1/targets', headers={'Authorization': 'Bearer ' + token})
-        return [t for t in answer.json()['data']['activeTargets'] if t['scrapePool'] == job]
+        return [t for t in json.loads(answer.plain)['data']['activeTargets'] if t['scrapePool'] == job]
 
     def pods(self, job='pods'):
         return sorted(t['labels'].get('pod', '') for t in self.targets(job))
 
     def metric(self, name):
-        text = self.s.ask('GET', '/metrics', headers={'Authorization': 'Bearer reader'}).text
+        text = self.s.ask('GET', '/metrics', headers={'Authorization': 'Bearer reader-of-shop'}).plain.decode()
         found = [line.split()[1] for line in text.splitlines() if line.startswith(name + ' ')]
         return int(found[0]) if found else None
 
@@ -245,7 +245,7 @@ def follow(c, w, port):
     same('labels of a pod', target['labels'].get('color'), 'red')
     check('the port that relabeling keeps', f'127.0.0.1:{port}/' in target['scrapeUrl'], target)
     check('a target is scraped', until(lambda: any(t['health'] == 'up' for t in w.targets('pods')), 60))
-    same('another tenant sees nothing', w.targets('pods', 'other'), [])
+    same('another tenant sees nothing', w.targets('pods', 'reader-of-other'), [])
     same('no list was needed', c.count(False), lists)
     check('events are counted', w.metric('kiln_kubernetes_events_total') >= 3)
     same('objects', w.metric('kiln_kubernetes_objects'), 3)
@@ -262,10 +262,10 @@ def resume(c, w, port):
     c.put('pods', 'f', pod(port))
     w.finds('events of the new watch', ['c', 'd', 'f'])
     # Half of an event: the rest of it is asked for again.
-    c.end_watches(cut=1)
+    c.cut = 1
     c.put('pods', 'g', pod(port))
     w.finds('a connection that ends within an event', ['c', 'd', 'f', 'g'])
-    c.end_watches()
+    same('it did', c.cut, 0)
     same('nothing of this needs a list', c.count(False), lists)
 
 
@@ -380,7 +380,7 @@ def run(kiln):
         relist(c, w, port)
         survive(c, w, folder, port)
         w.s.write((config + OTHERS).format(api=c.url, folder=folder))
-        w.s.hup()
+        w.s.process.send_signal(signal.SIGHUP)
         other_roles(c, w, port)
         c.shutdown()
         c.end_watches()

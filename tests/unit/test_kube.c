@@ -149,12 +149,17 @@ static void memory(void **state)
         out_printf(&text, "{\"type\": \"ADDED\", \"object\": {\"metadata\": {\"name\": \"a%d\", ",
                    i);
         out_text(&text, "\"resourceVersion\": \"1\", \"uid\": \"01234567890123456789\"}}}");
-        assert_int_equal(kube_event_read(&o, KUBE_PODS, out_result(&text), version, &e) ==
-                             KUBE_EVENT_INVALID,
-                         small.account.limit - small.account.held < 70000 && e.message[0]);
+        // Either what an event is read into has no room, or the object.
+        e.message[0] = 0;
+        if (kube_event_read(&o, KUBE_PODS, out_result(&text), version, &e) == KUBE_EVENT_INVALID) {
+            assert_non_null(strstr(e.message, "memory limit"));
+            break;
+        }
         if (o.dropped)
             break;
     }
+    assert_true(e.message[0] || o.dropped);
+    assert_true(o.n > 1000);
     assert_true(small.account.held <= small.account.limit);
     kube_objects_free(&o);
     assert_int_equal(small.account.held, 0);
@@ -292,15 +297,16 @@ static void annotations(void **state)
     wishes(CAR(CPU("scrape") "\"true\", " CPU("port") "\"6060\""), "10.0.0.7:6060 cpu ;");
     wishes(CAR(CPU("scrape") "\"true\", " CPU("port_name") "\"http\", " CPU("port") "\"6060\""),
            "10.0.0.7:8080 cpu ;");
-    wishes(CAR(
-               CPU("scrape") "\"true\", " CPU("port") "\"6060\", " MEMORY(
-                   "scrape") "\"true\", " MEMORY("port") "\"8080\", " MEMORY("path") "\"/"
-                                                                                     "heap\","
-                                                                                     " " MEMORY("sc"
-                                                                                                "he"
-                                                                                                "m"
-                                                                                                "e") "\"https\""),
-           "10.0.0.7:6060 cpu ;10.0.0.7:8080 memory https/heap;");
+    wishes(
+        CAR(CPU("scrape") "\"true\", " CPU("port") "\"6060\", " MEMORY(
+            "scrape") "\"true\", " MEMORY("port") "\"8080\", " MEMORY("path") "\"/"
+                                                                              "heap\","
+                                                                              " " MEMORY(
+                                                                                  "sc"
+                                                                                  "he"
+                                                                                  "m"
+                                                                                  "e") "\"https\""),
+        "10.0.0.7:6060 cpu ;10.0.0.7:8080 memory https/heap;");
     wishes(CAR(CPU("scrape") "\"true\", " CPU("port") "\"6060\", " CPU("scheme") "\"file\""),
            "10.0.0.7:6060 cpu ;");
     // Without a port, which of the two is unknown.
