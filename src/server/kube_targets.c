@@ -157,13 +157,19 @@ struct wish {
     struct str port, port_name, path, path_prefix, scheme;
 };
 
+static bool is_port(struct str s)
+{
+    uint64_t port;
+    return s.n <= 5 && str_to_u64(s, 10, &port) && port && port <= 65535;
+}
+
 // Whether a port is the one that the annotations name. Without a name or number, it must be the
 // only one. port absent: the container declares none.
 static bool is_wanted_port(const struct maker *m, const struct wish *w, struct json port,
                            size_t n_ports)
 {
     if (json_kind(port) == JSON_ABSENT)
-        return !w->port_name.n;
+        return !w->port_name.n && (!w->port.n || is_port(w->port));
     if (w->port_name.n)
         return str_eq(text_of(m, port, "name"), w->port_name);
     if (w->port.n)

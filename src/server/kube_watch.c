@@ -532,6 +532,8 @@ static void add_watch_targets(struct scraper *s, struct scrape_job *job,
     for (size_t i = 0; i < all->n_buckets; i++)
         for (const struct kube_object *o = all->buckets[i]; o; o = o->chain) {
             some[n++] = o;
+            if (job->addresses > job->config->target_limit)
+                return;
             if (n == SCRATCH_OBJECTS) {
                 add_objects(s, job, d, view, some, n, targets);
                 n = 0;

@@ -319,6 +319,13 @@ static void annotations(void **state)
         targets_of((struct kube_discovery){.annotations = true}, "shop/car-1", &n);
     assert_string_equal(label(&g[0], "service_name"), "shop/app");
     assert_string_equal(label(&g[0], "pod"), "car-1");
+    // A port that is none.
+    wishes(
+        "{\"metadata\": {\"name\": \"car-1\", \"namespace\": \"shop\", \"resourceVersion\": \"3\", "
+        "\"annotations\": {" CPU("scrape") "\"true\", " CPU(
+            "port") "\"80@evil\"}}, \"spec\": {\"containers\": [{\"name\": \"a\"}]}, "
+                    "\"status\": {\"phase\": \"Running\", \"podIP\": \"10.0.0.7\"}}",
+        "");
     // A container that declares no port, and one pod that has ended.
     wishes(
         "{\"metadata\": {\"name\": \"car-1\", \"namespace\": \"shop\", \"resourceVersion\": \"3\", "
