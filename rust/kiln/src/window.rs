@@ -270,8 +270,8 @@ impl Window {
     }
 
     /// Opens a window. A frequency in `config` applies to all samples while the window is open.
-    /// Fails with [`Error::Running`](crate::Error::Running) if another window asked for a different one, unless `force` is
-    /// set.
+    /// Fails with [`Error::Running`](crate::Error::Running) if another window asked for a different
+    /// one, unless `force` is set.
     pub fn begin_with(config: &Config, force: bool) -> Result<Window> {
         let user = User::new(config)?;
         let options = sys::WindowOptions {
