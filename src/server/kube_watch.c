@@ -375,6 +375,7 @@ static enum next_step read_kube_list(struct kube_watch *w, const struct reading 
     w->more = page.more;
     if (w->more)
         return NEXT_PAGE;
+    w->page = PAGE_OBJECTS; // objects that were too large may be gone by the next list
     memcpy(w->version, page.version, sizeof w->version);
     kube_objects_sweep(&w->objects);
     return NEXT_WATCH;
