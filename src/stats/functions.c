@@ -31,16 +31,24 @@ void stats_functions_init(struct stats_functions *f, const size_t n_profiles[2],
     hash_init(&f->index, arena, 256);
 }
 
-uint32_t stats_functions_row(struct stats_functions *f, struct str name)
+uint32_t stats_functions_find(const struct stats_functions *f, struct str name)
 {
     uint64_t hash = hash_bytes(name.p, name.n, 0);
     for (struct hash_probe at = hash_find(&f->index, hash); hash_hit(&f->index, &at);
          hash_next(&f->index, &at))
         if (str_eq(f->rows[at.item].name, name))
             return at.item;
+    return UINT32_MAX;
+}
+
+uint32_t stats_functions_row(struct stats_functions *f, struct str name)
+{
+    uint32_t row = stats_functions_find(f, name);
+    if (row != UINT32_MAX)
+        return row;
     f->rows = arena_push(f->arena, f->rows, f->n, &f->cap, sizeof *f->rows);
     f->rows[f->n] = (struct stats_function){.name = name};
-    hash_add(&f->index, f->arena, hash, (uint32_t)f->n);
+    hash_add(&f->index, f->arena, hash_bytes(name.p, name.n, 0), (uint32_t)f->n);
     return (uint32_t)f->n++;
 }
 

@@ -66,6 +66,8 @@ void stats_functions_init(struct stats_functions *f, const size_t n_profiles[2],
                           struct arena *arena);
 // The row of a name. All rows exist before stats_functions_compare.
 uint32_t stats_functions_row(struct stats_functions *f, struct str name);
+// The same if it exists; UINT32_MAX if not.
+uint32_t stats_functions_find(const struct stats_functions *f, struct str name);
 // From each: a sample of a profile (0 to n_profiles[0] + n_profiles[1] - 1, the baseline's first)
 // and the rows of its frames, leaf first. A row may occur several times.
 void stats_functions_add(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
