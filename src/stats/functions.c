@@ -281,10 +281,10 @@ static void mark_measures(struct stats_functions *f, struct stats_measure **meas
 // would allow for as many false ones among the functions themselves.
 static void mark_rows(struct stats_functions *f)
 {
-    size_t k = profiles_of(f), n_self = 0;
+    size_t k = profiles_of(f);
     struct stats_measure **self = arena_array(f->arena, f->n + 1, sizeof *self);
     struct stats_measure **totals = arena_array(f->arena, f->n + 1, sizeof *totals);
-    f->n_totals = 0;
+    f->n_self = f->n_totals = 0;
     for (size_t i = 0; i < f->n; i++) {
         struct stats_function *row = &f->rows[i];
         const struct stats_cell *cells = f->self + i * k, *sums = f->sums + i * k;
@@ -293,30 +293,25 @@ static void mark_rows(struct stats_functions *f)
         row->total.change = stats_test(&f->fit, sums);
         row->self.q = row->total.q = 1;
         if (row->self.change.before != 0 || row->self.change.after != 0)
-            self[n_self++] = &row->self;
+            self[f->n_self++] = &row->self;
         // A function that calls nothing is tested once.
         if (!equal_cells(cells, sums, k))
             totals[f->n_totals++] = &row->total;
     }
-    mark_measures(f, self, n_self);
+    mark_measures(f, self, f->n_self);
     mark_measures(f, totals, f->n_totals);
     for (size_t i = 0; i < f->n; i++)
         if (equal_cells(f->self + i * k, f->sums + i * k, k))
             f->rows[i].total = f->rows[i].self;
 }
 
-// The largest p-value of a culprit.
+// The p-value at which one more function would be a culprit.
 static double find_cutoff(const struct stats_functions *f)
 {
-    double cutoff = 0;
-    for (size_t i = 0; i < f->n; i++) {
-        const struct stats_function *row = &f->rows[i];
-        if (row->self.mark == STATS_CHANGED)
-            cutoff = fmax(cutoff, row->self.change.p);
-        else if (row->total.mark == STATS_CHANGED)
-            cutoff = fmax(cutoff, row->total.change.p);
-    }
-    return cutoff;
+    double n = 0;
+    for (size_t i = 0; i < f->n; i++)
+        n += f->rows[i].self.mark == STATS_CHANGED || f->rows[i].total.mark == STATS_CHANGED;
+    return f->level * fmax(n, 1) / (double)(f->n_self + f->n_totals);
 }
 
 void stats_functions_compare(struct stats_functions *f, double level)

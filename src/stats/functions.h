@@ -51,8 +51,8 @@ struct stats_functions {
     // Private.
     void (*take)(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
                  struct stats_cell cell);
-    double level, cutoff; // of the false discovery rate; the largest p-value of a culprit
-    size_t n_totals;      // that were tested
+    double level, cutoff;    // of the false discovery rate; the p-value of one more culprit
+    size_t n_self, n_totals; // that were tested
     struct hash_table index;
     struct stats_cell *self, *sums; // n rows of a cell per profile
     size_t *seen, n_seen;
