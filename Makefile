@@ -18,7 +18,7 @@ build:
 	@test -f build/build.ninja || meson setup build --prefix=$(PREFIX)
 	@ninja -C build --quiet
 
-# A server, a rideshare service in three regions and a load on it; see docs/tutorial.md.
+# A server, a rideshare service in three regions and a load on it; see docs/tutorials/demo.md.
 run: build
 	@tools/demo build
 
