@@ -10,7 +10,7 @@ SECONDS ?= 1800
 PREFIX ?= /usr/local
 setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 
-.PHONY: build run check test test-long hostile bench fuzz soak soak-server chaos format install clean
+.PHONY: build run check test test-long hostile bench fuzz soak soak-server chaos docs format install clean
 
 # Leaves build/kiln.
 build:
@@ -18,7 +18,7 @@ build:
 	@test -f build/build.ninja || meson setup build --prefix=$(PREFIX)
 	@ninja -C build --quiet
 
-# A server, a rideshare service in three regions and a load on it; see docs/tutorial.md.
+# A server, a rideshare service in three regions and a load on it; see docs/tutorials/demo.md.
 run: build
 	@tools/demo build
 
@@ -64,6 +64,11 @@ hostile: build
 chaos: build
 	$(call setup,test)
 	@tests/server/chaos build/kiln --seconds=$(SECONDS)
+
+# A site with search from README.md and docs/, in build/site; see tools/site.
+docs:
+	$(call setup,docs)
+	@tools/site
 
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' ':!tests/golden' | xargs clang-format -i

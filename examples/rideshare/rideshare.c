@@ -9,8 +9,8 @@
  * Each process is one region: its profiles have the tags region and service_version. The thread
  * that serves a request has the label vehicle.
  *
- * One of the regions and version 1.4.2 have a performance problem on purpose; docs/tutorial.md
- * finds both.
+ * One of the regions and version 1.4.2 have a performance problem on purpose;
+ * docs/tutorials/demo.md finds both.
  */
 #include <kiln/kiln.h>
 

@@ -19,7 +19,7 @@
  *   seccomp   filters that are installed through libc's prctl or syscall are evaluated first, so
  *             that the profiler makes no system call for which a filter kills.
  *
- * docs/host-process.md has the details.
+ * docs/explanation/host-process.md has the details.
  *
  * The declarations use no syntax newer than C89, so that every FFI generator can read them.
  */
@@ -349,7 +349,7 @@ struct kiln_push_statistics {
 };
 void kiln_push_get_statistics(struct kiln_push_statistics *statistics);
 
-/* HTTP endpoints: /debug/pprof/ and others, see docs/libkiln.md. size is sizeof(struct
+/* HTTP endpoints: /debug/pprof/ and others, see docs/reference/endpoints.md. size is sizeof(struct
  * kiln_serve_options). */
 struct kiln_serve_options {
     size_t size;

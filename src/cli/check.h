@@ -1,5 +1,5 @@
 // kiln check: decides whether one set of profiles is worse than another beyond noise and budget
-// (docs/check.md).
+// (docs/guides/ci.md).
 #pragma once
 
 #include "cli/commands.h"

@@ -134,7 +134,8 @@ const struct command commands[] = {
      .about = "Compares two profiles function by function, or two sets of profiles if a quoted\n"
               "pattern names several files. * marks functions that changed beyond noise, compared\n"
               "with the rest of the program; ^ marks callers that changed because of those. At\n"
-              "most one mark in twenty is false on average. docs/diff.md describes the model.\n"
+              "most one mark in twenty is false on average. docs/explanation/diff.md describes the "
+              "model.\n"
               "Sorted by the size of the change.",
      .examples = EXAMPLES(
          "kiln diff old.pb.gz new.pb.gz", "absolute values",
@@ -169,7 +170,7 @@ const struct command commands[] = {
               "profiles two commands in turns (--run, --against), reads files (quoted patterns\n"
               "name several, or: --base BEFORE... -- AFTER...), or compares two selectors on a\n"
               "server. Where the data does not decide, it says how many runs would.\n"
-              "docs/check.md describes budgets and CI.",
+              "docs/guides/ci.md describes budgets and CI.",
      .examples = EXAMPLES(
          "kiln check --base 'main/*.pb.gz' 'pr/*.pb.gz'", "profiles of several runs",
          "kiln check --run './bench-new' --against './bench-old'", "runs both ten times, in turns",
@@ -215,12 +216,12 @@ const struct command commands[] = {
          "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
          "pprof endpoints, keeps them in DIRECTORY (default kiln-data) and answers Grafana\n"
          "and Pyroscope's clients. Listens on 127.0.0.1:4040 by default. SIGTERM\n"
-         "stops it, SIGHUP reads the scrape targets again. docs/server.md has the rest.\n"
+         "stops it, SIGHUP reads the scrape targets again. docs/reference/server.md has the rest.\n"
          "backup copies the data into a new directory, check reads all of it and says what is\n"
          "damaged (exit status 1): on the server's machine, also while it runs.\n"
          "delete-service asks a server to forget everything of a service.\n"
          "--store clickhouse://USER@HOST:8123/DATABASE keeps profiles in ClickHouse, migrate\n"
-         "moves them there: docs/clickhouse.md.",
+         "moves them there: docs/guides/clickhouse.md.",
      .examples = EXAMPLES("kiln server", "on this machine, without configuration",
                           "kiln server --listen 0.0.0.0:4040 --config kiln.yaml",
                           "for a fleet; the file has TLS, tokens, scrape targets",
@@ -281,7 +282,7 @@ const struct command commands[] = {
          "its id. The server attributes changes that it finds to the nearest note or deploy: of "
          "the\n"
          "service, or of all services without --service. --tag adds tags, as Grafana has them.\n"
-         "Labels such as version tell deploys by themselves: see docs/changes.md.\n"
+         "Labels such as version tell deploys by themselves: see docs/guides/changes.md.\n"
          "--server, --token, --tenant and --ca as for push.",
      .examples = EXAMPLES("kiln annotate --service shop \"version 1.4.2\"", "after a deploy",
                           "kiln annotate --tag incident --time now-20m \"cache was flushed\"",

@@ -1,4 +1,5 @@
-// Compares two sets of profiles function by function, with the noise of each number (docs/diff.md).
+// Compares two sets of profiles function by function, with the noise of each number
+// (docs/explanation/diff.md).
 #pragma once
 
 #include "cli/config.h"

@@ -61,7 +61,7 @@ const struct option options[] = {
     OWN("base_until", 0, base_until, CONFIG_STRING, "TIME", OPTION_CHECK,
         "Of --against on the server"),
     OWN("budget", 0, budget, CONFIG_STRING, "FILE", OPTION_CHECK,
-        "Growth that is allowed, in YAML (docs/check.md)"),
+        "Growth that is allowed, in YAML (docs/guides/ci.md)"),
     OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_CHECK, "text, json, junit or markdown",
         check_choices),
     OWN("svg", 0, picture, CONFIG_STRING, "FILE", OPTION_CHECK,

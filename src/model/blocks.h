@@ -1,5 +1,5 @@
 // Splits a profile by time and by source. How much the parts differ shows how much the whole varies
-// by itself (docs/diff.md).
+// by itself (docs/explanation/diff.md).
 //
 // Besides its first type, such a profile has types named MODEL_WINDOWS and MODEL_GROUPS followed by
 // a number. They hold the part of the first type's values in each time window and, separately, in

@@ -1,5 +1,5 @@
 // Computes how many events the values of a sample stand for, and from that how much they vary by
-// sampling alone (docs/diff.md).
+// sampling alone (docs/explanation/diff.md).
 //
 // Some profilers record the weight of each event (is_weighed in struct model_profile). A stack that
 // stands for four timer ticks is then one event of weight 4; it adds 16 to the variance, not 4. In

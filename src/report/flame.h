@@ -82,7 +82,7 @@ struct report_flame_type {
     int64_t negative; // sum of the negative values, as a positive number; both sides of a diff
 };
 
-// Parameters to distinguish changes from noise (docs/diff.md); all 0: not possible.
+// Parameters to distinguish changes from noise (docs/explanation/diff.md); all 0: not possible.
 struct report_flame_noise {
     double weight[2];   // of an event, by side
     double scale;       // of unchanged parts, right by left

@@ -1,6 +1,6 @@
-// Finds the boxes and functions of a diff that changed beyond noise; docs/diff.md describes the
-// model. The common part of the sides is determined from functions; everything is tested against
-// it.
+// Finds the boxes and functions of a diff that changed beyond noise; docs/explanation/diff.md
+// describes the model. The common part of the sides is determined from functions; everything is
+// tested against it.
 #include "model/blocks.h"
 #include "model/events.h"
 #include "report/flame_grow.h"

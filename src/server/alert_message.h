@@ -1,4 +1,4 @@
-// What receivers of alerts are sent: docs/alerts.md.
+// What receivers of alerts are sent: docs/guides/alerts.md.
 #pragma once
 
 #include "changes/changes.h"

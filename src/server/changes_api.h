@@ -1,4 +1,4 @@
-// What src/changes found, what people say about it, and notes from outside: docs/changes.md.
+// What src/changes found, what people say about it, and notes from outside: docs/guides/changes.md.
 #pragma once
 
 #include "changes/changes.h"

@@ -158,6 +158,8 @@ static int read_external_url(struct yaml_reader *r, const char *key, yaml_node_t
         return -1;
     while (text.n && text.p[text.n - 1] == '/')
         text.n--;
+    if (!text.n)
+        return 0;
     if (!config_is_plain_url(text))
         return yaml_fail(r, node, key, "'%s' is not a URL of http or https without credentials",
                          text.p);
@@ -167,11 +169,13 @@ static int read_external_url(struct yaml_reader *r, const char *key, yaml_node_t
 
 static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
 {
-    const struct server_config *c = object;
+    struct server_config *c = object;
     if (!c->tls_cert != !c->tls_key)
         return yaml_fail(r, node, "tls", "cert_file and key_file belong together");
     if (c->limits.body < 1024 || c->limits.profile < 1024)
         return yaml_fail(r, node, "limits", "body_size and profile_size must be 1KiB or more");
+    if (c->place && !*c->place)
+        c->place = NULL;
     const int64_t second = 1000000000, day = 86400 * second;
     if ((c->request_time && (c->request_time < second || c->request_time > day)) ||
         (c->idle_time && (c->idle_time < second || c->idle_time > day)))

@@ -1,5 +1,6 @@
 // The server's configuration: what a YAML file says, and what holds without one
-// (docs/server.md has every key). Read-only once it is read; everything is in one arena.
+// (docs/reference/configuration.md has every key). Read-only once it is read; everything is in one
+// arena.
 #pragma once
 
 #include "model/regex.h"

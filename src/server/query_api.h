@@ -23,7 +23,7 @@ void api_analyze(struct call *c);
 // JSON), or of files that are sent along (multipart/form-data with profile, and perhaps base, and
 // the rest of flame_request's fields as parts). Nothing is kept.
 void api_flame(struct call *c);
-// GET /api/v1/functions/series: see docs/server.md.
+// GET /api/v1/functions/series: see docs/reference/api.md.
 void api_function_series(struct call *c);
 // The latter; the body is read.
 void api_flame_files(struct call *c, struct str body);

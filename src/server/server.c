@@ -219,6 +219,13 @@ static struct changes *open_changes(struct server *s, struct err *e)
     return changes_open(&options, e);
 }
 
+// Writes the address as clients use it: the listener does not know of TLS.
+static void write_server_url(const struct server *s, const struct listener *l, char url[400])
+{
+    bool tls = s->config->tls_cert && strncmp(l->address, "http:", 5) == 0;
+    snprintf(url, 400, "%s%s", tls ? "https" : "", tls ? l->address + 4 : l->address);
+}
+
 static int serve(struct server *s, const struct server_options *o, struct err *e)
 {
     struct listener listener;
@@ -258,15 +265,17 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
         // Requests ask about targets: the scraper is there before the first and after the last.
         s->scraper = scraper_start(s, s->config);
         if (start_web(s, &listener, e) == 0 && changes_start(s->changes, e) == 0) {
+            char url[400];
+            write_server_url(s, &listener, url);
             if (!listener.loopback && listener.host[0] && !s->config->n_access)
                 server_log("warn",
                            "everybody who reaches this address can push and read: no auth "
                            "is configured",
-                           "address", listener.address, NULL);
+                           "address", url, NULL);
             alerts_start(s->alerts, s->config, listener.address);
             rules_reload(s->rules, s->config);
-            server_log("info", "listening", "address", listener.address, "data", s->config->data,
-                       "version", KILN_VERSION, NULL);
+            server_log("info", "listening", "address", url, "data", s->config->data, "version",
+                       KILN_VERSION, NULL);
             wait_for_signals(s, o->config, &signals);
             limit_stop();
             alerts_stop(s->alerts);

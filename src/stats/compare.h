@@ -1,8 +1,8 @@
 // Which rows differ between two sets of profiles, when everything is sampled and loads differ.
 //
 // A row is a set of stacks: the self time of a function, its total, a node of a flame graph. A cell
-// is a row's value in one profile, with the variance that sampling alone gives it. docs/diff.md
-// describes the model and its assumptions; in short:
+// is a row's value in one profile, with the variance that sampling alone gives it.
+// docs/explanation/diff.md describes the model and its assumptions; in short:
 //
 // - What changed is asked relative to the rest of the program. `scale` is the ratio between the
 //   sides that most rows agree on: a window with twice the load, or a slower machine, changes every

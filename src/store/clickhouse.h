@@ -1,6 +1,6 @@
 // The distributed driver: profiles as rows in ClickHouse, over its HTTP interface
-// (docs/clickhouse.md, docs/decisions/0015). Acknowledged data is in a local spool first, then in
-// ClickHouse. A query first waits until data acknowledged before it has been sent.
+// (docs/guides/clickhouse.md, docs/decisions/0015). Acknowledged data is in a local spool first,
+// then in ClickHouse. A query first waits until data acknowledged before it has been sent.
 //
 // clickhouse.c         open, close, commits, other driver functions
 // clickhouse_http.c    requests, and the only place that turns values into SQL

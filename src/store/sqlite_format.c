@@ -1,4 +1,5 @@
-// The format of a day (docs/store-format.md): its tables, and the migration from version 2 to 3.
+// The format of a day (docs/reference/store-format.md): its tables, and the migration from version
+// 2 to 3.
 #include <limits.h>
 #include <stdlib.h>
 

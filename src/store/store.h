@@ -1,6 +1,6 @@
 // Storage of the server: profiles are durable before they are acknowledged, take little space, and
 // are read within a memory budget. A driver does the work (store/driver.h). The default driver
-// keeps one SQLite database per tenant and UTC day in a directory (docs/store-format.md).
+// keeps one SQLite database per tenant and UTC day in a directory (docs/reference/store-format.md).
 //
 // A series is a set of labels. The caller supplies `__name__`, `service_name` and the user's
 // labels. The store adds the labels that depend on the sample type: a profile with four sample
@@ -60,9 +60,9 @@ struct store_options {
     void *note_ctx;
 };
 
-// Opens a directory, which it creates if missing, or clickhouse://... (docs/clickhouse.md). Takes
-// milliseconds whatever the size of the store. Only one process may open a directory; a second one
-// gets an error. Returns NULL and fills e on failure.
+// Opens a directory, which it creates if missing, or clickhouse://... (docs/guides/clickhouse.md).
+// Takes milliseconds whatever the size of the store. Only one process may open a directory; a
+// second one gets an error. Returns NULL and fills e on failure.
 struct store *store_open(const char *where, const struct store_options *options, struct err *e);
 // Commits all submitted puts, then closes. No other call may be running.
 void store_close(struct store *store);

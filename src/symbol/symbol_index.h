@@ -2,8 +2,8 @@
 // is mapped and searched in place. The command and the server cache one per build id, because
 // parsing DWARF again costs far more than looking up a row.
 //
-// docs/symbol-index.md describes the format. Any input is safe; reads are bounded. An open index is
-// immutable, so threads may share it.
+// docs/reference/symbol-index.md describes the format. Any input is safe; reads are bounded. An
+// open index is immutable, so threads may share it.
 #pragma once
 
 #include "base/out.h"

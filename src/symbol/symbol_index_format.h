@@ -1,4 +1,4 @@
-// The file format of a prebuilt index; docs/symbol-index.md explains it.
+// The file format of a prebuilt index; docs/reference/symbol-index.md explains it.
 #pragma once
 
 #include <stdint.h>

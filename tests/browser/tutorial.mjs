@@ -1,4 +1,4 @@
-// Walks docs/tutorial.md in a real browser:
+// Walks docs/tutorials/demo.md in a real browser:
 //     node tutorial.mjs URL [SCREENSHOTS]
 // URL is the one that tools/demo prints. Prints TAP.
 import { mkdirSync } from "node:fs";

@@ -162,8 +162,8 @@ def signed(headers, body):
 
 
 def example():
-    """The Python of docs/alerts.md, which ends with an assertion."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs', 'alerts.md')) as file:
+    """The Python of docs/guides/alerts.md, which ends with an assertion."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'docs', 'guides', 'alerts.md')) as file:
         text = file.read().split('In Python:\n\n')[1].split('\nWith openssl')[0]
     names = {}
     exec('\n'.join(line[4:] for line in text.splitlines()), names)

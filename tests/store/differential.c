@@ -662,7 +662,7 @@ static void do_ask(void)
     const struct store_trace traces[1] = {{0, 1 + pick(3)}};
     int server = FIRST + (int)pick(2);
     struct answer answers[2];
-    // A deletion leaves locations in ClickHouse (docs/clickhouse.md).
+    // A deletion leaves locations in ClickHouse (docs/guides/clickhouse.md).
     if (what == ASK_UNNAMED && deleted[of])
         what = ASK_SERIES;
     if (what == ASK_MERGE || what == ASK_LINES || what == ASK_FUNCTION ||

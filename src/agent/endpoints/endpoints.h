@@ -1,5 +1,5 @@
 // The HTTP endpoints of a service: Go's /debug/pprof/, and the paths that users of TiKV, PostHog
-// and jemalloc_pprof know. docs/libkiln.md lists them.
+// and jemalloc_pprof know. docs/reference/endpoints.md lists them.
 #pragma once
 
 #include <stdbool.h>
