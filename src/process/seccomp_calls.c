@@ -78,8 +78,8 @@ EXPORT __attribute__((weak)) long ptrace(enum __ptrace_request request, ...)
     for (int i = 0; i < 3; i++)
         a[i] = va_arg(list, long);
     va_end(list);
-    bool peeks =
-        request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA || request == PTRACE_PEEKUSER;
+    enum { PEEK_USER = 3 }; // some headers lack it
+    bool peeks = request >= PTRACE_PEEKTEXT && (int)request <= PEEK_USER;
     long result = call_ptrace(request, (pid_t)a[0], a[1], peeks ? (long)&word : a[2]);
     if (!peeks || result < 0)
         return result;
