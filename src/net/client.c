@@ -351,6 +351,15 @@ static void exchange_finish(struct exchange *x, CURLcode result)
                            : lib.easy_strerror(result));
 }
 
+void net_client_cancel(struct net_client *c, const void *context)
+{
+    for (struct exchange *x = c->exchanges, *next; x; x = next) {
+        next = x->next;
+        if (x->context == context)
+            exchange_free(c, x);
+    }
+}
+
 int net_client_wait(struct net_client *c, int ms)
 {
     int running, left;

@@ -68,6 +68,8 @@ void net_client_free(struct net_client *client);
 // called then.
 int net_client_begin(struct net_client *client, const struct net_request *r, net_done_fn *done,
                      void *context, struct err *e);
+// Aborts the requests with this context without calling done. Not from done or part.
+void net_client_cancel(struct net_client *client, const void *context);
 // Waits at most ms for progress, and calls done for completed requests. Returns the number of
 // requests in progress.
 int net_client_wait(struct net_client *client, int ms);

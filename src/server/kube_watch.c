@@ -218,7 +218,7 @@ static bool took_kube_part(void *context, const char *data, size_t n)
     struct kube_watch *w = context;
     struct scraper *s = w->scraper;
     pthread_mutex_lock(&s->lock);
-    bool wanted = w->used && !w->spoiled, good = wanted && grow_kube_text(w, n);
+    bool wanted = w->used && !w->spoiled && !w->too_much, good = wanted && grow_kube_text(w, n);
     w->too_much |= wanted && !good;
     if (good) {
         memcpy(w->text + w->n, data, n);
@@ -276,11 +276,23 @@ static void log_kube_failure(const struct kube_watch *w, const struct err *e)
                e->message, NULL);
 }
 
+// A watch may send nothing for minutes: it would end late by itself.
+static void cancel_kube_request(struct scraper *s, struct kube_watch *w)
+{
+    net_client_cancel(s->client, w);
+    w->state = KUBE_ANSWERED;
+    w->status = 0;
+    err_set(&w->error, "the request was canceled");
+    want_reading(s, 0);
+}
+
 int64_t kube_watches_ask(struct scraper *s, int64_t time)
 {
     int64_t first = INT64_MAX;
     for (struct kube_watch *w = s->watches; w; w = w->next) {
         struct err e = {""};
+        if (w->state == KUBE_ASKED && (w->spoiled || w->too_much || !w->used))
+            cancel_kube_request(s, w);
         if (!w->used || w->state != KUBE_READY)
             continue;
         if (w->due > time) {
@@ -307,7 +319,7 @@ int64_t kube_watches_ask(struct scraper *s, int64_t time)
 struct reading {
     char *text;
     size_t n, cap;
-    bool ended;
+    bool ended, too_much;
     size_t used; // bytes of whole events
     uint64_t events;
 };
@@ -316,10 +328,14 @@ struct reading {
 static bool take_kube_text(struct scraper *s, struct kube_watch *w, struct reading *r)
 {
     pthread_mutex_lock(&s->lock);
-    bool ready = w->state == KUBE_ANSWERED || (w->state == KUBE_ASKED && !w->lists && w->n);
+    bool ready = w->state == KUBE_ANSWERED ||
+                 (w->state == KUBE_ASKED && !w->lists && w->n && !w->spoiled && !w->too_much);
     if (ready) {
-        *r = (struct reading){
-            .text = w->text, .n = w->n, .cap = w->cap, .ended = w->state == KUBE_ANSWERED};
+        *r = (struct reading){.text = w->text,
+                              .n = w->n,
+                              .cap = w->cap,
+                              .ended = w->state == KUBE_ANSWERED,
+                              .too_much = w->too_much};
         w->text = NULL;
         w->n = w->cap = 0;
     }
@@ -338,7 +354,8 @@ static void return_kube_text(struct scraper *s, struct kube_watch *w, const stru
             memcpy(w->text, r->text + r->used, left);
             w->n += left;
         } else {
-            w->too_much = true;
+            w->too_much = true; // an event lost its beginning
+            s->look = true;
         }
     }
     w->shown = w->objects.n;
@@ -356,7 +373,7 @@ enum next_step { NEXT_NONE, NEXT_WATCH, NEXT_PAGE, NEXT_LIST };
 static enum next_step read_kube_list(struct kube_watch *w, const struct reading *r, struct err *e)
 {
     struct kube_page page;
-    if (w->too_much) {
+    if (r->too_much) {
         err_set(e, "a page of %u objects is larger than %d MiB, or there is no memory for it",
                 w->page, SCRAPE_DISCOVERY_MAX >> 20);
         w->page = w->page > 10 ? w->page / 10 : 1;
@@ -403,15 +420,17 @@ static enum next_step read_kube_events(struct kube_watch *w, struct reading *r, 
 // The version is that of the last whole event, so a new watch loses nothing.
 static enum next_step read_kube_watch(struct kube_watch *w, struct reading *r, struct err *e)
 {
+    if (r->too_much) {
+        err_set(e, "events of more than %d MiB arrived at once, or there is no memory for them",
+                EVENTS_MAX >> 20);
+        return NEXT_LIST;
+    }
     enum next_step next = read_kube_events(w, r, e);
     if (next != NEXT_NONE || !r->ended)
         return next;
-    if (w->too_much)
-        err_set(e, "events of more than %d MiB arrived at once, or there is no memory for them",
-                EVENTS_MAX >> 20);
-    else if (w->status != 200)
+    if (w->status != 200)
         *e = w->error;
-    return w->too_much || w->status == 410 ? NEXT_LIST : NEXT_WATCH;
+    return w->status == 410 ? NEXT_LIST : NEXT_WATCH;
 }
 
 // The next request comes at once after success, and later after a failure.
@@ -444,13 +463,15 @@ static void plan_kube_request(struct scraper *s, struct kube_watch *w, enum next
         log_kube_failure(w, e);
 }
 
-// From now on nothing of the watch is used. Its request ends by itself or with the next bytes.
+// From now on nothing of the watch is used. The thread of the requests cancels it.
 static void spoil_watch(struct scraper *s, struct kube_watch *w, const struct err *e)
 {
     pthread_mutex_lock(&s->lock);
     w->spoiled = true;
     w->why = *e;
+    s->look = true;
     pthread_mutex_unlock(&s->lock);
+    net_client_wake(s->client);
 }
 
 // Returns whether there may be other targets now.
