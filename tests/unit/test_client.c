@@ -315,6 +315,61 @@ static void the_largest_ends(void **state)
     }
 }
 
+struct parts {
+    struct got got;
+    size_t n, most;
+};
+
+static void end_parts(void *context, struct net_answer *answer)
+{
+    keep(&((struct parts *)context)->got, answer);
+}
+
+static bool take_part(void *context, const char *data, size_t n)
+{
+    struct parts *p = context;
+    (void)data;
+    p->n += n;
+    return p->n < p->most;
+}
+
+// A body that arrives in parts has no limit but that of its taker, and a request that is canceled
+// ends without an answer.
+static void parts(void **state)
+{
+    const struct hostile *h = *state;
+    struct err e;
+    struct net_client *client = net_client_new(&e);
+    struct parts endless = {.most = 3 << 20}, fine = {.most = 100}, busy = {.most = 100};
+    struct parts canceled = {.got.status = -1, .most = SIZE_MAX};
+    const struct {
+        const char *path;
+        struct parts *parts;
+    } requests[] = {
+        {"/endless", &endless}, {"/fine", &fine}, {"/busy", &busy}, {"/endless", &canceled}};
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        char url[64];
+        snprintf(url, sizeof url, "http://127.0.0.1:%d%s", h->port, requests[i].path);
+        struct net_request r = {
+            .url = url, .timeout_ms = FOR_EVER_MS, .limit = 1000, .part = take_part};
+        assert_int_equal(net_client_begin(client, &r, end_parts, requests[i].parts, &e), 0);
+    }
+    while (canceled.n < 1 << 20)
+        net_client_wait(client, 100);
+    net_client_cancel(client, &canceled);
+    while (net_client_wait(client, 1000) > 0)
+        ;
+    net_client_free(client);
+    assert_int_equal(endless.got.status, 0);
+    assert_true(endless.n >= endless.most);
+    assert_int_equal(fine.got.status, 200);
+    assert_int_equal(fine.n, 2);
+    // The body of an error is not for the taker.
+    assert_int_equal(busy.got.status, 429);
+    assert_int_equal(busy.n, 0);
+    assert_int_equal(canceled.got.status, -1);
+}
+
 static void *make_client(void *barrier)
 {
     struct err e;
@@ -353,6 +408,7 @@ int main(int argc, char **argv)
         HOSTILE(is_charged),
         HOSTILE(redirects),
         HOSTILE(the_largest_ends),
+        HOSTILE(parts),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
