@@ -116,7 +116,7 @@ static void refuse_busy(struct web_request *r)
 // Requests under way are not evicted at once, so one owner must not occupy all connections, nor
 // several together: an owner may have three times as many as there are connections left. The first
 // few are refused only if there is hardly room for any.
-static bool has_room(const struct web_request *r)
+static bool has_connection_share(const struct web_request *r)
 {
     uint64_t n = r->x.owner->under_way, all = r->server->under_way;
     uint64_t limit = r->server->o.connections;
@@ -129,7 +129,7 @@ static bool has_room(const struct web_request *r)
 static bool count_request(struct web_request *r)
 {
     struct web_server *s = r->server;
-    r->counted = has_room(r) || web_evict_transfer(s, r->x.owner);
+    r->counted = has_connection_share(r) || web_evict_transfer(s, r->x.owner);
     if (r->counted) {
         r->x.owner->under_way++;
         s->under_way++;
