@@ -256,6 +256,35 @@ static bool has_step(const struct settling *t, const struct cluster *k, const st
     return false;
 }
 
+// Whether a known change of the culprit is between the days that are compared.
+static bool has_earlier_step(const struct settling *t, const struct stats_stacks *s,
+                             const struct cluster *k, const struct culprit *c)
+{
+    struct stats_entry compared = {0};
+    int64_t at = t->service->history.windows[k->at].start;
+    fill_ranges(s, &compared);
+    for (size_t i = 0; i < t->n_known; i++) {
+        const struct stats_entry *e = &t->known[i];
+        if (e->verdict == STATS_LASTING && rises(e) == (c->change > 0) && e->high < at &&
+            e->time > compared.sides[0].start &&
+            str_eq(e->function, s->functions.rows[c->row].name))
+            return true;
+    }
+    return false;
+}
+
+// The stacks may have another reason to differ, such as a spike or an earlier change: a step must
+// be in the series of the culprit itself, and of the largest of those that were merged into it.
+static bool is_of_this_time(const struct settling *t, const struct stats_stacks *s,
+                            const struct cluster *k, const struct culprit *c)
+{
+    const struct stats_measure *total = &s->functions.rows[c->row].total;
+    bool is_merged = !c->self && total->mark == STATS_CALLEE;
+    const struct culprit *callee = is_merged ? culprit_of(s, total->because) : NULL;
+    return has_step(t, k, c) && !has_earlier_step(t, s, k, c) &&
+           (!callee || has_step(t, k, callee));
+}
+
 // s: NULL if there is nothing to compare with yet.
 static void settle_candidate(struct settling *t, const struct stats_stacks *s,
                              const struct cluster *k, const struct stats_candidate *c,
@@ -263,9 +292,7 @@ static void settle_candidate(struct settling *t, const struct stats_stacks *s,
 {
     struct stats_entry own = entry_of(t, c);
     const struct culprit *culprit = s ? explain(s, c) : NULL;
-    // The stacks may have another reason to differ, such as a spike; a step must be in the series
-    // of the culprit itself.
-    if (culprit && !has_step(t, k, culprit))
+    if (culprit && !is_of_this_time(t, s, k, culprit))
         culprit = NULL;
     if (culprit) {
         fill_ranges(s, &own);
@@ -332,6 +359,16 @@ static double growth_by(const struct settling *t, const struct stats_candidate *
     return known ? log((1 - before) / (1 - after)) : 0;
 }
 
+static const int64_t *list_known_steps(const struct settling *t, size_t *n)
+{
+    int64_t *times = arena_array(t->arena, t->n_known + 1, sizeof *times);
+    *n = 0;
+    for (size_t i = 0; i < t->n_known; i++)
+        if (t->known[i].verdict == STATS_LASTING)
+            times[(*n)++] = t->known[i].time;
+    return times;
+}
+
 static void settle_cluster(struct settling *t, const struct cluster *k)
 {
     const struct stats_candidate *service = NULL;
@@ -346,7 +383,10 @@ static void settle_cluster(struct settling *t, const struct cluster *k)
         struct stats_stacks *s = arena_alloc(t->arena, sizeof *s);
         s->service = t->service;
         s->arena = t->arena;
-        culprits_choose_ranges(s, k->from, k->at, k->to, growth_by(t, k->items[0]));
+        struct reach reach = {
+            .from = k->from, .at = k->at, .to = k->to, .growth = growth_by(t, k->items[0])};
+        reach.others = list_known_steps(t, &reach.n_others);
+        culprits_choose_ranges(s, &reach);
         bool comparable = s->n[0] && s->n[1], explained = false;
         comparable = comparable && culprits_compare(s, t->level);
         for (size_t i = 0; i < k->n && comparable; i++)

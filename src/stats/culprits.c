@@ -445,11 +445,20 @@ static bool push_days(struct stats_stacks *s, const struct stats_range *days[2],
     return true;
 }
 
+static void push_day(const struct reach *reach, int64_t start, int64_t length,
+                     struct stats_range *days, size_t *n)
+{
+    for (size_t i = 0; i < reach->n_others; i++)
+        if (reach->others[i] > start && reach->others[i] < start + length)
+            return;
+    days[(*n)++] = (struct stats_range){start, start + length};
+}
+
 // Whole days on both sides, or the same hours of several days.
-void culprits_choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t to,
-                            double growth)
+void culprits_choose_ranges(struct stats_stacks *s, const struct reach *reach)
 {
     const struct stats_history *h = &s->service->history;
+    size_t from = reach->from, at = reach->at, to = reach->to;
     const struct stats_window *w = h->windows;
     int64_t time = w[at].start, before = time - w[from].start, after = w[to - 1].end - time;
     s->n[0] = s->n[1] = 0;
@@ -464,11 +473,9 @@ void culprits_choose_ranges(struct stats_stacks *s, size_t from, size_t at, size
     struct stats_range days[2][MAX_DAYS];
     size_t n[2] = {0};
     for (int64_t i = 1; n[0] < MAX_DAYS && i * DAY - first <= before; i++)
-        days[0][n[0]++] =
-            (struct stats_range){time + first - i * DAY, time + first - i * DAY + length};
+        push_day(reach, time + first - i * DAY, length, days[0], &n[0]);
     for (int64_t i = 0; n[1] < MAX_DAYS && first + i * DAY + length <= after; i++)
-        days[1][n[1]++] =
-            (struct stats_range){time + first + i * DAY, time + first + i * DAY + length};
+        push_day(reach, time + first + i * DAY, length, days[1], &n[1]);
     if (s->service->absolute) {
         for (int side = 0; side < 2; side++)
             for (size_t i = 0; i < n[side]; i++)
@@ -478,5 +485,5 @@ void culprits_choose_ranges(struct stats_stacks *s, size_t from, size_t at, size
     // Work that only moved adds nothing.
     const struct stats_range *both[] = {days[0], days[1]};
     if (!push_days(s, both, n, 0))
-        push_days(s, both, n, growth);
+        push_days(s, both, n, reach->growth);
 }

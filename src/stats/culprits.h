@@ -42,10 +42,17 @@ struct stats_stacks {
     size_t *seen, n_seen;
 };
 
-// Which stacks: of the windows from and to, around the step before the window at, which adds growth
-// to the logarithm of the total. There may be none to compare with.
-void culprits_choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t to,
-                            double growth);
+// Where to look for stacks to compare.
+struct reach {
+    size_t from, at, to; // windows around the step before the window at
+    double growth;       // what the step adds to the logarithm of the total
+    // Other steps, in ns: a day with one of them is like neither those before nor those after.
+    const int64_t *others;
+    size_t n_others;
+};
+
+// There may be none to compare with.
+void culprits_choose_ranges(struct stats_stacks *s, const struct reach *reach);
 void culprits_push_blocks(struct stats_stacks *s, int side, size_t from, size_t to);
 // False: there is nothing to compare with. Stacks may be deleted before the history is.
 bool culprits_compare(struct stats_stacks *s, double level);

@@ -246,9 +246,10 @@ static void find_culprits(struct stats_functions *f)
     f->each(f->context, f);
     index_groups(f);
     sort_items_by(f->arena, order, n, sizeof *order, by_size, f);
+    double n_tests = (double)(f->n_self + f->n_totals);
     for (uint32_t i = 0; i < n; i++) {
         const struct stats_function *row = &f->rows[order[i]];
-        blame(f, order[i], f->level * fmax(n_culprits, 1) / (double)f->n_totals);
+        blame(f, order[i], f->level * fmax(n_culprits, 1) / n_tests);
         n_culprits += row->total.mark == STATS_CHANGED && row->self.mark != STATS_CHANGED;
     }
 }

@@ -841,7 +841,10 @@ static void clock_and_retention(void **state)
     put(f, s);
     for (int hour = 40; hour <= 72; hour += 8)
         look(c, hour);
-    assert_true(list(f, c, CHANGES_VERDICT_LASTING, &entries) <= 1);
+    n = list(f, c, CHANGES_VERDICT_LASTING, &entries);
+    if (n > 1)
+        show(entries, n);
+    assert_true(n <= 1);
     changes_close(c);
 }
 
