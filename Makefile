@@ -8,14 +8,16 @@ SOAK_SECONDS ?= 1800
 SOAK_SERVER_SECONDS ?= 3600
 SECONDS ?= 1800
 PREFIX ?= /usr/local
+SYSCONFDIR ?= $(if $(filter /usr,$(PREFIX)),/etc,etc)
+DESTDIR ?=
 setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 
-.PHONY: build run check test test-long hostile bench fuzz soak soak-server chaos format install clean
+.PHONY: build run check test test-long hostile bench fuzz soak soak-server chaos format install uninstall clean
 
 # Leaves build/kiln.
 build:
 	$(call setup,build)
-	@test -f build/build.ninja || meson setup build --prefix=$(PREFIX)
+	@test -f build/build.ninja || meson setup build --prefix=$(PREFIX) --sysconfdir=$(SYSCONFDIR)
 	@ninja -C build --quiet
 
 # A server, a rideshare service in three regions and a load on it; see docs/tutorial.md.
@@ -68,8 +70,18 @@ chaos: build
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' ':!tests/golden' | xargs clang-format -i
 
+# Changes the folders of an existing build if PREFIX or SYSCONFDIR differs.
+set_prefix = @meson configure build -Dprefix=$(PREFIX) -Dsysconfdir=$(SYSCONFDIR) >/dev/null && ninja -C build --quiet
+
+# Into PREFIX; DESTDIR is put in front of every path, for packages.
 install: build
-	@meson install -C build
+	$(set_prefix)
+	@DESTDIR=$(DESTDIR) meson install -C build --no-rebuild --quiet
+
+# With the PREFIX and DESTDIR of the installation.
+uninstall: build
+	$(set_prefix)
+	@tools/uninstall build $(DESTDIR)
 
 clean:
-	@rm -rf build build-asan build-tsan build-fuzz build-fuzz-slice build-bench build-arm64
+	@rm -rf build build-asan build-tsan build-fuzz build-fuzz-slice build-bench build-arm64 build-static build-packages
