@@ -87,8 +87,8 @@ static int check_ready(int argc, char **argv)
             result = taken ? -1 : err_set(&e, "ready: unexpected argument \"%s\"", argv[i]);
     }
     if (!result)
-        result = remote_call(&remote, "/ready", "text/plain", (struct str){NULL, 0}, arena, &answer,
-                             &e);
+        result =
+            remote_call(&remote, "/ready", "text/plain", (struct str){NULL, 0}, arena, &answer, &e);
     arena_free(arena);
     return result ? server_fail(&e) : 0;
 }
