@@ -25,7 +25,8 @@ struct profiled profiled_default(void)
 // folder of the installed command to that of the library.
 static int find_libkiln(char *path, size_t size, struct err *e)
 {
-    static const char *const folders[] = {".", "src/agent", KILN_LIBRARY_FOLDER, "../lib"};
+    static const char *const folders[] = {".", "src/agent", KILN_LIBRARY_FOLDER, "../lib",
+                                          "../lib64"};
     static const char *const names[] = {"libkiln.so.0", "libkiln.so"};
     const char *given = getenv("KILN_LIBRARY");
     if (given && *given) {
