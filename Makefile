@@ -101,4 +101,4 @@ image: static
 	@tools/image build/kiln-$(version).oci.tar amd64=build-static/x86_64/kiln
 
 clean:
-	@rm -rf build build-asan build-tsan build-fuzz build-fuzz-slice build-bench build-arm64 build-static build-packages
+	@rm -rf build build-asan build-tsan build-fuzz build-fuzz-slice build-bench build-arm64 build-static build-packages build-release
