@@ -69,7 +69,7 @@ chaos: build
 	@tests/server/chaos build/kiln --seconds=$(SECONDS)
 
 format:
-	@git ls-files -co --exclude-standard '*.c' '*.h' ':!tests/golden' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' ':!tests/golden' | xargs clang-format -i
 
 # Changes the folders of an existing build if PREFIX or SYSCONFDIR differs.
 set_prefix = @meson configure $(BUILD) -Dprefix=$(PREFIX) -Dsysconfdir=$(SYSCONFDIR) >/dev/null && ninja -C $(BUILD) --quiet

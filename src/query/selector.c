@@ -137,14 +137,17 @@ static int parse_quoted(struct parser *p, struct str *value)
     out_init_arena(&out, p->arena);
     for (p->at++; p->at < p->text.n && p->text.p[p->at] != quote;) {
         char c = p->text.p[p->at++];
+        size_t after = p->at;
         if (c == '\n' && quote != '`') {
             p->at--;
             return selector_error(p, "the quote that ends the value, on the same line");
         }
         if (c != '\\' || quote == '`')
             out_char(&out, c);
-        else if (!parse_escape(p, quote, &out))
+        else if (!parse_escape(p, quote, &out)) {
+            p->at = after;
             return selector_error(p, "an escape such as \\n, \\\" or \\x41");
+        }
     }
     if (p->at == p->text.n)
         return selector_error(p, "the quote that ends the value");

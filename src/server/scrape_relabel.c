@@ -195,6 +195,10 @@ static bool apply(struct labels *l, const struct relabel_rule *r, const struct p
     case RELABEL_UPPERCASE:
         set(l, r->target, change_case(l->arena, source, r->action == RELABEL_UPPERCASE));
         return true;
+    case RELABEL_KEEPEQUAL:
+        return str_eq(source, get(l, r->target));
+    case RELABEL_DROPEQUAL:
+        return !str_eq(source, get(l, r->target));
     }
     return true;
 }

@@ -3,7 +3,7 @@
 // SERVER is the port of a `kiln server`. Prints TAP.
 import { harness } from "./harness.mjs";
 
-const { base, proxy, check, open, idle, close, shot, param, about, finish } = await harness("explore", Number(process.argv[2]), process.argv[3]);
+const { base, proxy, check, eventually, open, idle, close, shot, param, about, finish } = await harness("explore", Number(process.argv[2]), process.argv[3]);
 
 {
   const page = await open("/explore");
@@ -173,5 +173,59 @@ const { base, proxy, check, open, idle, close, shot, param, about, finish } = aw
   check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), "nothing sticks out on a phone");
   await shot(page, "explore-phone-dark");
   await close(page, "phone");
+}
+{
+  // A selector that the page cannot read: the server says why, at its position.
+  for (const path of ["explore", "tags", "diff", "compare"]) {
+    const page = await open(`/${path}?query=` + encodeURIComponent('{region=~"eu\\d"}'));
+    check((await page.innerText("main")).includes("byte 14"), `${path}: an invalid selector is explained`, await page.innerText("#app"));
+    check(await page.isVisible(".selector[aria-invalid=true]") && await page.inputValue(".selector[aria-invalid=true]") === '{region=~"eu\\d"}', `${path}: and can be corrected`);
+    await close(page, "an invalid selector", ["400"]);
+  }
+  const page = await open("/explore?query=" + encodeURIComponent('{service_name="shop"}'));
+  await page.fill(".selector", '{service_name="shop", region=eu}');
+  await page.keyboard.press("Enter");
+  await eventually(() => page.innerText("main"), (text) => text.includes("a quoted value is expected at byte 30"), "typed: explained as well");
+  check(await page.locator(".flame canvas").count() === 0, "without the data of another selector");
+  await page.fill(".selector", "{service_name='shop', region=`eu`}");
+  await page.keyboard.press("Enter");
+  await idle(page);
+  check((await about(page)).includes("cpu 2.10s") && await page.locator(".selection .chip").count() === 1, "all quotes of PromQL are read", await about(page));
+  await close(page, "selectors", ["400"]);
+}
+{
+  // A copied link shows others the same.
+  const page = await open("/explore?from=now-15m");
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.click(".popover > button:has-text('Export')");
+  await page.click(".panel button:has-text('Copy link')");
+  check(await page.innerText(".panel output") === "Link copied.", "a copied link is confirmed", await page.innerText(".panel"));
+  const link = new URL(await page.evaluate(() => navigator.clipboard.readText())).searchParams;
+  check(/^\d+$/.test(link.get("from")) && Number(link.get("until")) - Number(link.get("from")) === 900000 && link.get("query") === '{service_name="shop"}', "it has fixed times and the service", String(link));
+  await page.click(".panel button:has-text('Copy live link')");
+  check(await page.evaluate(() => navigator.clipboard.readText()) === page.url(), "a live one moves with the clock");
+  await page.keyboard.press("Escape");
+  await page.fill(".find input", "malloc");
+  await page.click(".head .tabs a:has-text('Diff')");
+  await idle(page);
+  check(param(page, "q") === null && await page.inputValue(".find input") === "", "the search stays on its page", page.url());
+  check((await page.innerText("main")).includes("Left has no samples in its range"), "a diff with an empty side says so", await page.innerText("main"));
+  await close(page, "a link");
+}
+{
+  // A server that goes away: the data stays, below a banner, until it is back.
+  const page = await open("/explore");
+  const server = proxy.server;
+  proxy.server = 1;
+  await page.click("button:has-text('Refresh')");
+  await page.waitForSelector(".away");
+  check(/^Can't reach the server\. Showing data from \d\d:\d\d\./.test(await page.innerText(".away")), "a server that went away", await page.innerText(".away"));
+  check((await about(page)).includes("cpu 3.60s") && await page.isVisible(".flame canvas") && await page.isVisible(".timeline canvas"), "its data stays", await page.innerText("#app"));
+  await shot(page, "away");
+  proxy.server = server;
+  await page.waitForSelector(".away", { state: "detached" });
+  await idle(page);
+  check((await about(page)).includes("cpu 3.60s"), "the page goes on by itself when it is back", await about(page));
+  await close(page, "a server that went away", ["ERR_EMPTY_RESPONSE"]);
 }
 await finish();

@@ -68,7 +68,7 @@ static void test_wrong_selectors(void **state)
         {"{a=\"x\"} z", "the end is expected at byte 9"},
         {"{=\"x\"}", "a label's name is expected at byte 2"},
         {"{a==\"x\"}", "a quoted value is expected at byte 4"},
-        {"{a=\"\\q\"}", "an escape"},
+        {"{a=\"\\q\"}", "byte 6, but there is 'q'"},
         {"{a=~\"(\"}", "the expression of label a"},
         {"{a=~\")(\"}", "the expression of label a"},
         {"{1a=\"x\"}", "a label's name is expected at byte 2"},

@@ -4,7 +4,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 const kept = new Map<string, Promise<unknown>>();
 const MOST = 12;
+const RETRY = 5; // seconds between attempts while the server cannot be reached
 let busy = 0;
+let answered: Date | null = null; // when the last answer came
+let away = false;
 const watchers = new Set<() => void>();
 
 function count(step: number) {
@@ -16,6 +19,15 @@ export class Refusal extends Error {
   constructor(message: string, readonly status: number) {
     super(message);
   }
+}
+
+class Unreachable extends Error {}
+
+function setAway(now: boolean) {
+  if (!now) answered = new Date();
+  if (away === now) return;
+  away = now;
+  for (const tell of watchers) tell();
 }
 
 // A token, where the server wants one, is kept as long as the tab is.
@@ -36,12 +48,15 @@ async function load<T>(url: string, read: (answer: Response) => Promise<T>, body
       "X-Requested-With": "kiln", Accept: "*/*; allow-utf8-labelnames=true", ...(typeof body === "string" ? { "Content-Type": "application/json" } : {}), ...(as ? { Authorization: "Bearer " + as } : {}),
     };
     const answer = await fetch(url, { headers, ...(body === undefined ? {} : { method: "POST", body }) });
+    setAway(false);
     if (answer.status === 401) locked = true;
     if (!answer.ok) throw new Refusal(sentence((await answer.text()).trim()), answer.status);
     return await read(answer);
   } catch (error) {
-    if (error instanceof Refusal) throw error;
-    throw new Error("The server did not answer; it may have ended. " + (error as Error).message);
+    // fetch reports a failed connection as a TypeError, also while the body is read.
+    if (!(error instanceof TypeError)) throw error;
+    setAway(true);
+    throw new Unreachable("Can't reach the server.");
   } finally {
     count(-1);
   }
@@ -99,7 +114,8 @@ export interface Answer<T> {
 export const json = <T>(answer: Response) => answer.json() as Promise<T>;
 export const text = (answer: Response) => answer.text();
 
-// What load gives for a key; nothing is asked without one. An old answer never overwrites a newer one.
+// What load gives for a key; nothing is asked without one. An old answer never overwrites a newer one. While the server
+// cannot be reached the last data stays, and load is tried again.
 export function useLoaded<T>(key: string | null, load: () => Promise<T>): Answer<T> {
   const [answer, set] = useState<{ key: string | null; data: T | null; error: string }>({ key: null, data: null, error: "" });
   const [tries, setTries] = useState(0);
@@ -107,10 +123,17 @@ export function useLoaded<T>(key: string | null, load: () => Promise<T>): Answer
   latest.current = key;
   useEffect(() => {
     if (!key) return;
+    let timer = 0;
     load().then(
       (data) => latest.current === key && set({ key, data, error: "" }),
-      (error: Error) => latest.current === key && set({ key, data: null, error: error.message || "The server gave no reason." }),
+      (error: Error) => {
+        if (latest.current !== key) return;
+        const lost = error instanceof Unreachable;
+        if (lost) timer = window.setTimeout(() => setTries((n) => n + 1), RETRY * 1000);
+        set(({ data }) => ({ key, data: lost ? data : null, error: lost && data !== null ? "" : error.message || "The server gave no reason." }));
+      },
     );
+    return () => clearTimeout(timer);
   }, [key, tries]);
   return { data: answer.data, error: answer.key === key ? answer.error : "", retry: () => setTries(tries + 1) };
 }
@@ -133,3 +156,9 @@ function useWatched(look: () => boolean): boolean {
 // Whether something is being waited for, and whether the server wants a token first.
 export const useBusy = () => useWatched(() => busy > 0);
 export const useLocked = () => useWatched(() => locked);
+// Why the data may be old, while the server cannot be reached; "" otherwise.
+export function useAway(): string {
+  const now = useWatched(() => away);
+  const since = answered ? ` Showing data from ${answered.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false })}.` : "";
+  return now ? `Can't reach the server.${since} Retrying every ${RETRY} s…` : "";
+}

@@ -55,15 +55,21 @@ export function ViewPanel({ params, view }: { params: Params; view: string }) {
 }
 
 // file: gives the page, or the profile where there is no address to download it from. command: a line for a
-// terminal that gives the same answer.
-export function ExportPanel({ flame, title, close, file, download, command }: {
+// terminal that gives the same answer. link: this address with fixed times, if its own move with the clock.
+export function ExportPanel({ flame, title, close, file, download, command, link }: {
   flame: Flame | null;
   title: string;
   close(): void;
   file(format: string): Promise<Blob>;
   download?: string;
   command?: string;
+  link?: string;
 }) {
+  const [copied, setCopied] = useState("");
+  const copy = (what: string, text: string) => {
+    copyText(text);
+    setCopied(what);
+  };
   const name = title.replace(/[^\w.-]+/g, "_").replace(/(\.(pb|gz|zst|pprof|prof))+$/, "") || "profile";
   const [problem, setProblem] = useState("");
   const fetched = (format: string, ending: string) => () => void file(format).then((content) => {
@@ -83,17 +89,13 @@ export function ExportPanel({ flame, title, close, file, download, command }: {
       <button onClick={fetched("html", ".html")}>HTML: one file to zoom and search</button>
       {download ? <a class="button" href={download} download onClick={close}>pprof: what the filters leave</a>
         : <button onClick={fetched("pprof", ".pb.gz")}>pprof: what the filters leave</button>}
-      <button onClick={() => {
-        close();
-        copyText(location.href);
-      }}>Copy link</button>
+      <button onClick={() => copy("Link", link ?? location.href)}>{link ? "Copy link: these times" : "Copy link"}</button>
+      {link && <button onClick={() => copy("Live link", location.href)}>Copy live link: times that move with the clock</button>}
       {command && <>
-        <button onClick={() => {
-          close();
-          copyText(command);
-        }}>Copy command: the same in a terminal</button>
+        <button onClick={() => copy("Command", command)}>Copy command: the same in a terminal</button>
         <code>{command}</code>
       </>}
+      <output class="faint">{copied && `${copied} copied.`}</output>
       {problem && <p class="problem" role="alert">{problem}</p>}
     </div>
   );

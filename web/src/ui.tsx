@@ -1,6 +1,7 @@
 // Small parts that all pages use.
-import type { ComponentChildren } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useAway } from "./api";
 import { follow, href, type Params, read } from "./url";
 
 // A button that opens a panel below it; Esc, a click elsewhere and choosing close it.
@@ -81,6 +82,25 @@ export function Notice({ title, children, actions }: {
       )}
     </div>
   );
+}
+
+// Above data that may be old.
+export function AwayBanner() {
+  const away = useAway();
+  return away ? <p class="away" role="alert">{away}</p> : null;
+}
+
+// Shows what failed instead of a blank page, until the place (the address) changes.
+export class ErrorBoundary extends Component<{ place: string; children: ComponentChildren }, { problem: string }> {
+  static getDerivedStateFromError = (error: Error) => ({ problem: error.message });
+  componentDidUpdate({ place }: { place: string }) {
+    if (this.state.problem && place !== this.props.place) this.setState({ problem: "" });
+  }
+  render() {
+    const { problem } = this.state;
+    if (!problem) return this.props.children;
+    return <Notice title="This page failed" actions={[["Reload", () => location.reload()], ["Go to Services", () => location.assign("./")]]}>{problem}</Notice>;
+  }
 }
 
 export function Dialog({ title, open, close, children }: {

@@ -12,7 +12,7 @@ import { FlamePane, FloatingMenu, frameActions, functionActions, Notes, useShape
 import { type Peek, PeekView } from "./peek";
 import { FunctionTable, type Top } from "./table";
 import { ConfigPanel, ExportPanel, Keys, useTheme, ViewPanel } from "./panels";
-import { Notice, Popover } from "./ui";
+import { AwayBanner, Notice, Popover } from "./ui";
 import { exactly, follow, go, href, type Params, REPORT_KEYS, request, usePlace } from "./url";
 
 const VIEWS: [view: string, label: string][] = [
@@ -187,6 +187,7 @@ export function Viewer() {
     <>
       <div class={"progress" + (busy ? " busy" : "")} role="progressbar" aria-hidden={!busy} aria-label="Loading" />
       <header>
+        <AwayBanner />
         <div class="head">
           <h1 title={meta.title}>{meta.title}</h1>
           <p class="about">

@@ -31,8 +31,8 @@ function Half({ title, selection, props, tools, again, onFocus }: {
 export function ComparePage(props: PageProps) {
   const { params } = props;
   const { tick, again } = useTick(params);
-  const left = useSelection(params, tick, "left_");
   const right = useSelection(params, tick);
+  const left = useSelection(params, tick, "left_", right.selector);
   const tools: [Tools, Tools] = [useTools(params, { usual: "flame" }), useTools(params, { usual: "flame" })];
   // Keys are for the side that was looked at last.
   const [side, setSide] = useState(1);

@@ -15,8 +15,8 @@ export function DiffPage(props: PageProps) {
   const { params, theme } = props;
   const { tick, again } = useTick(params);
   const tools = useTools(params, { diff: true });
-  const left = useSelection(params, tick, "left_");
   const right = useSelection(params, tick);
+  const left = useSelection(params, tick, "left_", right.selector);
   const type = right.type ?? left.type;
   const normalize = !params.abs;
   const shape = shapeOf(params, tools.view);
@@ -51,7 +51,7 @@ export function DiffPage(props: PageProps) {
         {right.empty && left.empty && <Nothing />}
         {(error || right.error) && <Notice title="This cannot be shown" actions={[["Try again", right.error ? again : retry]]}>{error || right.error}</Notice>}
         {tree && !error && (l + r === 0 && !isFiltered(shape) ? <Notice title="No samples on either side">Choose other labels or ranges.</Notice>
-          : <Result drawn={{ tree, notes: loaded!.drawn.notes }} params={params} theme={theme} tools={tools} open={loaded!.open} />)}
+          : <Result drawn={{ tree, notes: [...loaded!.drawn.notes, ...(l && r ? [] : [`${l ? "Right" : "Left"} has no samples in its range, so everything differs`])] }} params={params} theme={theme} tools={tools} open={loaded!.open} />)}
       </main>
     </Shell>
   );

@@ -71,11 +71,12 @@ export function LabelsPage(props: PageProps) {
   const names = useLoaded(asked && asked.join("\n"), () => countLabels(selector, range));
   const by = params.by || (names.data ? usual(names.data, matchers) : "");
   const key = asked && type && by ? [type.ID, by, ...asked].join("\n") : null;
-  const { data: loaded, error, retry } = useLoaded(key, async () => {
+  const { data: loaded, error: failed, retry } = useLoaded(key, async () => {
     const step = stepOf(range);
     return { groups: groupsOf(await selectSeries(type!.ID, selector, range, step, [by]), by, type!, step, range), by, range, step, type: type! };
   });
 
+  const error = failed || names.error || selection.error;
   const groups = loaded?.groups ?? [];
   const picked = groups.findIndex(({ value }) => params.only === shown(value));
   const drawn = useMemo(() => {
@@ -155,7 +156,7 @@ export function LabelsPage(props: PageProps) {
       </>}>
       <main class="list">
         {empty && <Nothing />}
-        {(error || selection.error) && <Notice title="This cannot be shown" actions={[["Try again", selection.error ? again : retry]]}>{error || selection.error}</Notice>}
+        {error && <Notice title="This cannot be shown" actions={[["Try again", failed ? retry : names.error ? names.retry : again]]}>{error}</Notice>}
         {loaded && !error && !empty && (groups.length === 0
           ? <Notice title="Nothing in this range" actions={[["Last 24 hours", () => go({ from: "now-24h", until: "" })]]}>
             {selector} has nothing of {type?.name} between these times.

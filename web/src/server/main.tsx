@@ -2,7 +2,8 @@
 import type { ComponentType } from "preact";
 import { useLocked } from "../api";
 import { useTheme } from "../panels";
-import { usePlace } from "../url";
+import { ErrorBoundary } from "../ui";
+import { href, usePlace } from "../url";
 import { ChangesPage } from "./changes";
 import { ComparePage } from "./compare";
 import { DiffPage } from "./diff";
@@ -22,5 +23,5 @@ export function Server() {
   const { view, params } = usePlace();
   const theme = useTheme();
   const Page = PAGES[view] ?? ServicesPage;
-  return useLocked() ? <TokenForm /> : <Page params={params} {...theme} />;
+  return useLocked() ? <TokenForm /> : <ErrorBoundary place={href(view, params)}><Page params={params} {...theme} /></ErrorBoundary>;
 }

@@ -2,7 +2,7 @@
 import { useLoaded } from "../api";
 import { formatValue } from "../component";
 import { Notice } from "../ui";
-import { go, type Params } from "../url";
+import { go, href, type Params, read } from "../url";
 import { queryCommand } from "./command";
 import { OverTime } from "./overtime";
 import type { Marker } from "./marker";
@@ -34,6 +34,15 @@ export function useProfile({ type, selector, matchers, range }: Selection, param
   });
 }
 
+// This address with fixed times, if a side has others.
+function fixedLink(selections: Selection[]): string | undefined {
+  if (selections.every(({ from, until }) => /^\d+$/.test(from) && /^\d+$/.test(until))) return undefined;
+  const { view, params } = read();
+  const times = selections.flatMap(({ prefix, range }) => [[prefix + "from", String(range.start)], [prefix + "until", String(range.end)]]);
+  const queries = selections.filter(({ selector }) => selector).map(({ prefix, selector }) => [prefix + "query", selector]);
+  return new URL(href(view, { ...params, ...Object.fromEntries([...times, ...queries]), refresh: "" }), location.href).href;
+}
+
 // What leaves the page: of one selection, or of two, the left one first.
 export function exportsOf(selections: Selection[], params: Params, view: string): Exports | undefined {
   const [left, right] = selections.length > 1 ? selections : [undefined, selections[0]];
@@ -42,7 +51,7 @@ export function exportsOf(selections: Selection[], params: Params, view: string)
   const name = ({ matchers }: Selection) => matchers.map(({ value }) => value).join(" ");
   const title = `${left ? `${name(left)} \u2192 ` : ""}${name(right)} ${type.sampleType}`;
   return {
-    title, command: queryCommand(params, view, right, left),
+    title, command: queryCommand(params, view, right, left), link: fixedLink(selections),
     file: (format) => fileOf(type, selections, shapeOf(params, view), format, { title, normalize: !params.abs }),
   };
 }

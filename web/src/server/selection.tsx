@@ -79,11 +79,12 @@ export function Refresh({ params, again }: { params: Params; again(): void }) {
   );
 }
 
-export function useSelection(params: Params, tick: number, prefix = ""): Selection {
+// other: the selector of the other side, which a side without a query of its own shares.
+export function useSelection(params: Params, tick: number, prefix = "", other = ""): Selection {
   const { from, until } = timesOf(params, prefix);
   const { start, end } = rangeOf(params, tick, prefix);
   const range = useMemo(() => ({ start, end }), [start, end]);
-  const query = params[prefix + "query"] ?? params.query ?? "";
+  const query = params[prefix + "query"] ?? params.query ?? other;
   const chosen = useRef(""); // stays while newer profiles arrive
   const { data, error } = useLoaded(`${start} ${end}`, async () => {
     const [services, types] = await Promise.all([labelValues("service_name", [], range), profileTypes(range)]);
@@ -129,8 +130,6 @@ function AddLabel({ matchers, range, add }: { matchers: Matcher[]; range: Range;
     </div>
   );
 }
-
-const HINT = 'a selector looks like {service_name="shop", region=~"eu.*"}';
 
 function TypeChoice({ types, type }: Selection) {
   return (
@@ -220,15 +219,8 @@ export function SelectorBar({ selection, withType = true, onlyType = false, titl
         close();
         set([...matchers, m]);
       }} />}</Popover>
-      <input class="selector" aria-label="Selector" spellcheck={false} key={selector} defaultValue={selector} onInput={(event) => event.currentTarget.setCustomValidity("")}
-        onChange={(event) => {
-          const field = event.currentTarget;
-          if (parseSelector(field.value)) go({ [prefix + "query"]: field.value, z: "" });
-          else {
-            field.setCustomValidity(HINT);
-            field.reportValidity();
-          }
-        }} />
+      <input class="selector" aria-label="Selector" spellcheck={false} key={selector} defaultValue={selector} aria-invalid={parseSelector(selector) === null}
+        onChange={(event) => go({ [prefix + "query"]: event.currentTarget.value, z: "" })} />
       <span class="fill" />
       <RangeChoice selection={selection} onRange={onRange} deploy={deploy} />
       {children}

@@ -6,16 +6,36 @@ export interface Matcher {
   value: string;
 }
 
+// A quoted string as in PromQL: escapes as in Go, none in backticks; null if it is invalid.
+const ESCAPES: Record<string, string> = { a: "\x07", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t", v: "\v", "\\": "\\", '"': '"', "'": "'" };
+function unquote(text: string): string | null {
+  const inner = text.slice(1, -1);
+  if (text.startsWith("`")) return inner;
+  let valid = true;
+  const value = inner.replace(/\\(?:([0-7]{3})|x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([^]))/g, (_, octal, byte, short, long, other) => {
+    const code = octal ? parseInt(octal, 8) : parseInt(byte ?? short ?? long ?? "", 16);
+    const plain = other === undefined ? code <= 0x10ffff ? String.fromCodePoint(code) : undefined : ESCAPES[other];
+    valid &&= plain !== undefined;
+    return plain ?? "";
+  });
+  return valid ? value : null;
+}
+
+// The matchers of a selector; null if this page cannot read it. The server, which decides, then says what is wrong with it.
+const QUOTED = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`/.source;
+const MATCHER = new RegExp(`^([a-zA-Z_][\\w.]*|${QUOTED})\\s*(=~|!~|!=|=)\\s*(${QUOTED})\\s*(,\\s*|$)`);
 export function parseSelector(text: string): Matcher[] | null {
   const body = /^\s*\{([^]*)\}\s*$/.exec(text)?.[1];
   if (body === undefined) return null;
   const matchers: Matcher[] = [];
   let rest = body.trim();
   while (rest) {
-    const found = /^([a-zA-Z_][\w.]*|"(?:[^"\\]|\\.)*")\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*(,\s*|$)/.exec(rest);
+    const found = MATCHER.exec(rest);
     if (!found) return null;
-    const name = found[1].startsWith('"') ? JSON.parse(found[1]) : found[1];
-    matchers.push({ name, op: found[2], value: JSON.parse(found[3]) });
+    const name = /^["'`]/.test(found[1]) ? unquote(found[1]) : found[1];
+    const value = unquote(found[3]);
+    if (name === null || value === null) return null;
+    matchers.push({ name, op: found[2], value });
     rest = rest.slice(found[0].length);
   }
   return matchers;

@@ -5,7 +5,7 @@ import { forgetToken, hasToken, useBusy } from "../api";
 import type { Flame } from "../component";
 import { ApplySearch, Chips, FilterPanel, FRAME_FILTERS } from "../filters";
 import { AllTypes, ExportPanel, FlameChecks, GraphSize, Keys } from "../panels";
-import { Choice, Popover } from "../ui";
+import { AwayBanner, Choice, Popover } from "../ui";
 import { follow, go, href, type Params, read } from "../url";
 
 export interface PageProps {
@@ -50,6 +50,7 @@ export function useTools(params: Params, { usual = "both", diff = false } = {}):
 export interface Exports {
   title: string;
   command: string;
+  link?: string; // this address with fixed times
   file(format: string): Promise<Blob>;
 }
 
@@ -95,11 +96,11 @@ function FlameBar({ params, tools, exports, types }: { params: Params; tools: To
   );
 }
 
-// What another page does not have, or means something else by: a zoomed frame, and the order, search and states of another table.
+// What another page does not have, or means something else by: a zoomed frame, the search, and the order and states of another table.
 const ALIKE = ["explore", "compare"];
 export function leave(from: string, to: string): Params {
   const same = from === to || (ALIKE.includes(from) && ALIKE.includes(to));
-  return { z: "", ...(same ? {} : { o: "", state: "" }), ...([from, to].includes("services") && from !== to ? { q: "" } : {}) };
+  return { z: "", ...(from === to ? {} : { q: "" }), ...(same ? {} : { o: "", state: "" }) };
 }
 
 export function Shell({ page, props, about, tools, exports, types = 1, bars, children }: {
@@ -157,6 +158,7 @@ export function Shell({ page, props, about, tools, exports, types = 1, bars, chi
           <button class="quiet" onClick={nextTheme} title="Light or dark (d)">{theme === "dark" ? "Light" : "Dark"}</button>
           <button class="quiet" onClick={() => setKeys(true)} title="Keys (?)" aria-label="Keys">?</button>
         </div>
+        <AwayBanner />
         {bars}
         {tools && <FlameBar params={params} tools={tools} exports={exports} types={types} />}
       </header>
