@@ -7,16 +7,19 @@ FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 1800
 SOAK_SERVER_SECONDS ?= 3600
 SECONDS ?= 1800
+BUILD ?= build
 PREFIX ?= /usr/local
+SYSCONFDIR ?= $(if $(filter /usr,$(PREFIX)),/etc,etc)
+DESTDIR ?=
 setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 
-.PHONY: build run check test test-long hostile bench fuzz soak soak-server chaos docs format install clean
+.PHONY: build run check test test-long hostile bench fuzz soak soak-server chaos docs format install uninstall packages static image clean
 
 # Leaves build/kiln.
 build:
 	$(call setup,build)
-	@test -f build/build.ninja || meson setup build --prefix=$(PREFIX)
-	@ninja -C build --quiet
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix=$(PREFIX) --sysconfdir=$(SYSCONFDIR)
+	@ninja -C $(BUILD) --quiet
 
 # A server, a rideshare service in three regions and a load on it; see docs/tutorials/demo.md.
 run: build
@@ -73,8 +76,34 @@ docs:
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' ':!tests/golden' | xargs clang-format -i
 
+# Changes the folders of an existing build if PREFIX or SYSCONFDIR differs.
+set_prefix = @meson configure $(BUILD) -Dprefix=$(PREFIX) -Dsysconfdir=$(SYSCONFDIR) >/dev/null && ninja -C $(BUILD) --quiet
+
+# Into PREFIX; DESTDIR is put in front of every path, for packages.
 install: build
-	@meson install -C build
+	$(set_prefix)
+	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild --quiet
+
+# With the PREFIX and DESTDIR of the installation.
+uninstall: build
+	$(set_prefix)
+	@tools/uninstall $(BUILD) $(DESTDIR)
+
+# .deb and .rpm in build-packages; tools/packages RELEASE... builds some of them.
+packages: build
+	$(call setup,packages)
+	@tools/packages
+
+# The command and the server as one static program: build-static/ARCH/kiln.
+static:
+	$(call setup,packages)
+	@tools/static
+
+# A container image of the static program, as an OCI archive.
+version = $(shell sed -n "s/^ *version: '\(.*\)',/\1/p" meson.build)
+image: static
+	@mkdir -p build
+	@tools/image build/kiln-$(version).oci.tar amd64=build-static/x86_64/kiln
 
 clean:
-	@rm -rf build build-asan build-tsan build-fuzz build-fuzz-slice build-bench build-arm64
+	@rm -rf build build-asan build-tsan build-fuzz build-fuzz-slice build-bench build-arm64 build-static build-packages build-release

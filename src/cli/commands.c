@@ -210,6 +210,7 @@ const struct command commands[] = {
          "       kiln server backup [--data DIRECTORY] [--config FILE] TO\n"
          "       kiln server check [--data DIRECTORY] [--store URL] [--config FILE]\n"
          "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
+         "       kiln server ready [--server URL] [--ca FILE]\n"
          "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
      .summary = "Collect profiles from services and answer queries",
      .about =
@@ -220,6 +221,7 @@ const struct command commands[] = {
          "backup copies the data into a new directory, check reads all of it and says what is\n"
          "damaged (exit status 1): on the server's machine, also while it runs.\n"
          "delete-service asks a server to forget everything of a service.\n"
+         "ready exits with 0 if a server accepts requests: a health check for containers.\n"
          "--store clickhouse://USER@HOST:8123/DATABASE keeps profiles in ClickHouse, migrate\n"
          "moves them there: docs/guides/clickhouse.md.",
      .examples = EXAMPLES("kiln server", "on this machine, without configuration",

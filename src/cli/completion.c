@@ -130,7 +130,7 @@ static void put_words(const struct command *c, FILE *to)
     else if (strcmp(c->name, "completion") == 0)
         fputs("bash zsh fish ", to);
     else if (strcmp(c->name, "server") == 0)
-        fputs("backup check delete-service migrate ", to);
+        fputs("backup check delete-service migrate ready ", to);
     else if (strcmp(c->name, "debuginfo") == 0)
         fputs("upload list delete ", to);
     else if (strcmp(c->name, "query") == 0)

@@ -21,12 +21,13 @@ struct profiled profiled_default(void)
 
 // --- libraries ---
 
-// Next to the command: in the build tree, or installed.
+// Next to the command, in the build tree, or installed. KILN_LIBRARY_FOLDER is the path from the
+// folder of the installed command to that of the library.
 static int find_libkiln(char *path, size_t size, struct err *e)
 {
-    static const char *const places[] = {"libkiln.so", "src/agent/libkiln.so", "../lib/libkiln.so",
-                                         "../lib/x86_64-linux-gnu/libkiln.so",
-                                         "../lib/aarch64-linux-gnu/libkiln.so"};
+    static const char *const folders[] = {".", "src/agent", KILN_LIBRARY_FOLDER, "../lib",
+                                          "../lib64"};
+    static const char *const names[] = {"libkiln.so.0", "libkiln.so"};
     const char *given = getenv("KILN_LIBRARY");
     if (given && *given) {
         snprintf(path, size, "%s", given);
@@ -36,20 +37,24 @@ static int find_libkiln(char *path, size_t size, struct err *e)
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = '\0';
     char *slash = strrchr(self, '/');
-    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
-        snprintf(path, size, "%.*s/%s", (int)(slash - self), self, places[i]);
+    for (size_t i = 0; slash && i < sizeof folders / sizeof *folders * 2; i++) {
+        snprintf(path, size, "%.*s/%s/%s", (int)(slash - self), self, folders[i / 2], names[i % 2]);
         if (access(path, R_OK) == 0)
             return 0;
     }
-    return err_set(e,
-                   "libkiln.so not found next to the kiln command; set KILN_LIBRARY to its path");
+    return err_set(
+        e, "libkiln.so.0 not found next to the kiln command; install the package libkiln0, or set "
+           "KILN_LIBRARY to the path of the library");
 }
 
+// Beside libkiln.so, with the same version after its name.
 static int find_malloc_library(struct profiled *p, struct err *e)
 {
     const char *slash = strrchr(p->library, '/');
     int n = slash ? (int)(slash - p->library) + 1 : 0;
-    snprintf(p->malloc_library, sizeof p->malloc_library, "%.*slibkiln_malloc.so", n, p->library);
+    const char *end = strstr(p->library + n, ".so");
+    snprintf(p->malloc_library, sizeof p->malloc_library, "%.*slibkiln_malloc%s", n, p->library,
+             end ? end : ".so");
     return access(p->malloc_library, R_OK) ? err_set(e, "%s: %s; it must be beside libkiln.so",
                                                      p->malloc_library, strerror(errno))
                                            : 0;

@@ -73,12 +73,34 @@ static int delete_service(int argc, char **argv)
     return result ? server_fail(&e) : 0;
 }
 
+// ready: whether the server accepts requests; for health checks of containers.
+static int check_ready(int argc, char **argv)
+{
+    struct err e = {""};
+    struct remote remote = remote_default();
+    struct str answer;
+    struct arena *arena = source_arena_new();
+    int result = arena ? 0 : err_set(&e, "out of memory");
+    for (int i = 1; i < argc && !result; i++) {
+        int taken = remote_option(&remote, argc, argv, &i, &e);
+        if (taken <= 0)
+            result = taken ? -1 : err_set(&e, "ready: unexpected argument \"%s\"", argv[i]);
+    }
+    if (!result)
+        result =
+            remote_call(&remote, "/ready", "text/plain", (struct str){NULL, 0}, arena, &answer, &e);
+    arena_free(arena);
+    return result ? server_fail(&e) : 0;
+}
+
 int command_server(int argc, char **argv)
 {
     if (argc > 1 && (strcmp(argv[1], "backup") == 0 || strcmp(argv[1], "check") == 0))
         return backup_or_check(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "delete-service") == 0)
         return delete_service(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "ready") == 0)
+        return check_ready(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "migrate") == 0)
         return command_server_migrate(argc - 1, argv + 1);
     struct server_options o = {0};

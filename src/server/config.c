@@ -170,6 +170,8 @@ static int read_external_url(struct yaml_reader *r, const char *key, yaml_node_t
 static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
 {
     struct server_config *c = object;
+    if (c->place && !*c->place)
+        c->place = NULL;
     if (!c->tls_cert != !c->tls_key)
         return yaml_fail(r, node, "tls", "cert_file and key_file belong together");
     if (c->limits.body < 1024 || c->limits.profile < 1024)
