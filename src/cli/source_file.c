@@ -88,6 +88,7 @@ static void contents_fini(struct contents *bytes)
 }
 
 struct model_profile *source_decode(const uint8_t *data, size_t n, struct arena *arena,
+                                    const struct codec_parallel *parallel,
                                     enum codec_format *format, struct err *e)
 {
     static const char perf_magic[] = "PERFILE2";
@@ -96,16 +97,24 @@ struct model_profile *source_decode(const uint8_t *data, size_t n, struct arena 
         return NULL;
     }
     struct codec_limits limits = {.inflated = source_byte_limit()};
-    return codec_read(arena, data, n, &limits, format, e);
+    return codec_read_parallel(arena, data, n, &limits, parallel, format, e);
 }
 
 struct model_profile *source_read_file(const char *name, struct arena *arena,
+                                       const struct codec_parallel *parallel,
                                        enum codec_format *format, struct err *e)
 {
     struct contents bytes;
     struct model_profile *p = NULL;
-    if (read_contents(name, &bytes, e) == 0)
-        p = source_decode(bytes.p, bytes.n, arena, format, e);
-    contents_fini(&bytes);
+    if (read_contents(name, &bytes, e) == 0) {
+        struct codec_parallel here = *parallel;
+        here.is_mapped_file = bytes.mapped;
+        // Other bytes do not outlive this function.
+        here.keeps_encoded &= bytes.mapped;
+        p = source_decode(bytes.p, bytes.n, arena, &here, format, e);
+    }
+    // The mapping of a profile that stays encoded lives as long as the process.
+    if (!p || !p->stream)
+        contents_fini(&bytes);
     return p;
 }
