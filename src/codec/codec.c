@@ -62,6 +62,7 @@ static enum pprof_result read_pprof_data(struct arena *arena, uint8_t *data, siz
         .threads = threads,
         .keeps_encoded = parallel->keeps_encoded,
         .is_mapped_file = parallel->is_mapped_file && !disposable,
+        .is_disposable = disposable,
     };
     return pprof_read_stream(arena, data, n, &options, p, e);
 }

@@ -36,6 +36,7 @@ struct encoded_samples {
     struct checked_window *checked;
     bool has_squares;
     bool is_mapped_file; // pages can be dropped after use
+    bool is_disposable;  // and those of other data after decoding
 };
 
 static size_t window_end(const struct encoded_samples *s, size_t index)
@@ -54,7 +55,7 @@ static void drop_window_pages(const struct encoded_samples *s, size_t index)
 {
     size_t from = (s->ranges[index].at + PAGE - 1) & ~(size_t)(PAGE - 1);
     size_t to = window_end(s, index) & ~(size_t)(PAGE - 1);
-    if (s->is_mapped_file && to > from)
+    if (to > from)
         madvise(s->data + from, to - from, MADV_DONTNEED);
 }
 
@@ -166,7 +167,8 @@ static void read_encoded_window(const struct model_stream *stream, size_t index,
     }
     if (d->dangling || w->n_samples != most)
         fail_changed(window->arena);
-    drop_window_pages(s, index);
+    if (s->is_mapped_file)
+        drop_window_pages(s, index);
 }
 
 // --- checking ---
@@ -244,7 +246,8 @@ static bool check_window(void *context, struct parallel_worker *worker, size_t i
         sample++;
     }
     checked->dangling = d->dangling;
-    drop_window_pages(s, index);
+    if (s->is_mapped_file)
+        drop_window_pages(s, index);
     return true;
 }
 
@@ -329,6 +332,8 @@ static bool copy_window(void *context, struct parallel_worker *worker, size_t in
         p->stacks[window->first + i] = copy->frames[index] + (w->stacks[i] - window->frames);
     if (p->squares)
         memcpy(p->squares + window->first, w->squares, w->n_samples * sizeof *w->squares);
+    if (copy->s->is_disposable)
+        drop_window_pages(copy->s, index);
     if (!p->label_set)
         return true;
     memcpy(p->label_set + window->first, w->label_set, w->n_samples * sizeof *w->label_set);
@@ -429,8 +434,8 @@ static size_t window_bytes(size_t n, unsigned threads)
                                                      : bytes;
 }
 
-static enum pprof_result read_in_windows(struct pprof_reader *r, unsigned threads,
-                                         bool keeps_encoded)
+static enum pprof_result read_in_windows(struct pprof_reader *r,
+                                         const struct pprof_stream_options *options)
 {
     struct encoded_samples *s = arena_alloc(r->arena, sizeof *s);
     *s = (struct encoded_samples){
@@ -440,23 +445,24 @@ static enum pprof_result read_in_windows(struct pprof_reader *r, unsigned thread
         .tables = r->tables,
         .ranges = r->ranges,
         .n_samples = r->n_samples,
-        .is_mapped_file = r->drops_pages,
+        .is_mapped_file = options->is_mapped_file,
+        .is_disposable = options->is_disposable && !options->keeps_encoded,
     };
     for (size_t i = 0; i < r->n_ranges; i++) {
         size_t bytes = window_end(s, i) - s->ranges[i].at, samples = samples_in_window(s, i);
         s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
         s->most_samples = samples > s->most_samples ? samples : s->most_samples;
     }
-    enum pprof_result result = check_samples(r, s, threads);
+    enum pprof_result result = check_samples(r, s, options->threads);
     r->p->n_samples = r->n_samples;
     if (result == PPROF_OK && model_check(r->p, r->e))
         result = PPROF_BAD;
     if (result != PPROF_OK)
         return result;
-    if (keeps_encoded)
+    if (options->keeps_encoded)
         r->p->stream = &s->stream;
     else
-        decode_columns(s, r->p, threads);
+        decode_columns(s, r->p, options->threads);
     return PPROF_OK;
 }
 
@@ -483,7 +489,7 @@ enum pprof_result pprof_read_stream(struct arena *arena, uint8_t *data, size_t n
     // Windows have room for all values of a sample, and hostile input may have very many types.
     bool has_windows = result == PPROF_OK && r->p->n_types > 0 && r->p->n_types <= MOST_TYPES;
     if (has_windows)
-        result = read_in_windows(r, options->threads, options->keeps_encoded);
+        result = read_in_windows(r, options);
     arena_try_end(arena);
     if (result == PPROF_OK && !has_windows)
         return pprof_read(arena, data, n, false, profile, e);

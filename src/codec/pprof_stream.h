@@ -10,6 +10,9 @@ struct pprof_stream_options {
     // data is a private mapping of a file. Its pages are dropped after use, so that they do not
     // count as memory of this process; the kernel reads them again.
     bool is_mapped_file;
+    // data is a private anonymous mapping. Unless the samples stay encoded, its pages are returned
+    // to the kernel once they are decoded.
+    bool is_disposable;
 };
 
 // Like pprof_read, on several threads. The result and the errors are the same.
