@@ -8,7 +8,7 @@
 enum { RELEASE_STEP = 8 << 20, RECENT_SETS = 4096 };
 
 struct sample_reader {
-    struct pprof_reader r;
+    struct pprof_reader *r;
     struct pprof_decoder d;
     uint32_t *recent; // label set by hash; a cache
 };
@@ -16,11 +16,11 @@ struct sample_reader {
 // Creates the column at the first sample with an event that weighs more than one period.
 static void set_squares(struct sample_reader *r, size_t sample)
 {
-    struct model_profile *p = r->r.p;
+    struct model_profile *p = r->r->p;
     if (!p->is_weighed || (!p->squares && !r->d.squares))
         return;
     if (!p->squares) {
-        double *squares = arena_array(r->r.arena, r->r.n_samples, sizeof *squares);
+        double *squares = arena_array(r->r->arena, r->r->n_samples, sizeof *squares);
         for (size_t i = 0; i < sample; i++)
             squares[i] = model_periods(p, i);
         p->squares = squares;
@@ -32,36 +32,36 @@ static void set_squares(struct sample_reader *r, size_t sample)
 // have many values (request ids), and gains little otherwise.
 static uint32_t recent_label_set(struct sample_reader *r)
 {
-    const struct model_profile *p = r->r.p;
+    const struct model_profile *p = r->r->p;
     struct model_label *labels = r->d.labels;
     size_t n = r->d.n_labels;
-    model_sort_labels(p->strings, labels, n, r->r.arena);
+    model_sort_labels(p->strings, labels, n, r->r->arena);
     uint64_t hash = model_hash_labels(labels, n);
     uint32_t *slot = &r->recent[hash >> 32 & (RECENT_SETS - 1)];
     const struct model_label_set *set = &p->label_sets[*slot];
     if (set->n == n && model_same_labels(p->labels + set->first, labels, n))
         return *slot;
-    return *slot = model_build_new_label_set(&r->r.b, labels, n);
+    return *slot = model_build_new_label_set(&r->r->b, labels, n);
 }
 
 static void set_labels(struct sample_reader *r, size_t sample)
 {
-    struct model_profile *p = r->r.p;
+    struct model_profile *p = r->r->p;
     if (!r->d.n_labels)
         return;
     if (!p->label_set) {
-        p->label_set = arena_array(r->r.arena, r->r.n_samples, sizeof *p->label_set);
-        r->recent = arena_array(r->r.arena, RECENT_SETS, sizeof *r->recent);
+        p->label_set = arena_array(r->r->arena, r->r->n_samples, sizeof *p->label_set);
+        r->recent = arena_array(r->r->arena, RECENT_SETS, sizeof *r->recent);
     }
     p->label_set[sample] = recent_label_set(r);
 }
 
-static enum pprof_result pprof_read_samples(struct sample_reader *reader, bool disposable)
+enum pprof_result pprof_read_samples(struct pprof_reader *r, bool disposable)
 {
-    struct pprof_reader *r = &reader->r;
-    struct pprof_decoder *d = &reader->d;
+    struct sample_reader reader = {.r = r, .d = {.tables = &r->tables, .arena = r->arena}};
+    struct pprof_decoder *d = &reader.d;
     struct model_profile *p = r->p;
-    *d = (struct pprof_decoder){.tables = &r->tables, .arena = r->arena};
+    disposable &= p->n_types > 0;
     p->values =
         arena_raw(r->arena, r->n_samples * (p->n_types ? p->n_types : 1), sizeof *p->values);
     p->stacks = arena_raw(r->arena, r->n_samples, sizeof *p->stacks);
@@ -89,35 +89,34 @@ static enum pprof_result pprof_read_samples(struct sample_reader *reader, bool d
         p->stacks[sample] = stack;
         p->stack_len[sample] = (uint32_t)(d->frames - stack);
         p->n_samples++;
-        set_labels(reader, sample);
-        set_squares(reader, sample);
+        set_labels(&reader, sample);
+        set_squares(&reader, sample);
         if (disposable && s.p - released >= RELEASE_STEP) {
             size_t n = (size_t)(s.p - released) & ~(size_t)(RELEASE_STEP - 1);
             madvise((void *)released, n, MADV_DONTNEED);
             released += n;
         }
     }
-    return d->dangling ? pprof_bad_location(r) : PPROF_OK;
+    if (d->dangling)
+        return pprof_bad_location(r);
+    return model_check(p, r->e) ? PPROF_BAD : PPROF_OK;
 }
 
 enum pprof_result pprof_read(struct arena *arena, uint8_t *data, size_t n, bool disposable,
                              struct model_profile **profile, struct err *e)
 {
-    struct sample_reader reader = {.r = {.arena = arena, .e = e, .data = data, .size = n}};
+    struct pprof_reader r = {.arena = arena, .e = e, .data = data, .size = n};
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
         return PPROF_BAD;
     }
-    enum pprof_result result = pprof_read_all_tables(&reader.r);
-    struct model_profile *p = reader.r.p;
+    enum pprof_result result = pprof_read_all_tables(&r);
     if (result == PPROF_OK)
-        result = pprof_read_samples(&reader, disposable && p->n_types > 0);
-    if (result == PPROF_OK && model_check(p, e))
-        result = PPROF_BAD;
+        result = pprof_read_samples(&r, disposable);
     arena_try_end(arena);
     if (result == PPROF_OK)
-        *profile = p;
+        *profile = r.p;
     return result;
 }
 

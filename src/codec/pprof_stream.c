@@ -10,7 +10,8 @@
 #include "model/stream.h"
 #include "model/units.h"
 
-enum { WINDOW = 128 << 10, SMALLEST_WINDOW = 64, WINDOWS_PER_THREAD = 4 };
+// A message with few windows is read faster by one thread.
+enum { WINDOW = 128 << 10, SMALLEST_WINDOW = 64, WINDOWS_PER_THREAD = 4, WORTH_WINDOWS = 16 };
 enum { MOST_TYPES = 64, RECENT_SETS = 1024, PAGE = 4096 };
 
 enum sample_fault { NO_FAULT, BAD_SAMPLE, BAD_VALUES };
@@ -487,12 +488,12 @@ enum pprof_result pprof_read_stream(struct arena *arena, uint8_t *data, size_t n
     };
     enum pprof_result result = pprof_read_all_tables(r);
     // Windows have room for all values of a sample, and hostile input may have very many types.
-    bool has_windows = result == PPROF_OK && r->p->n_types > 0 && r->p->n_types <= MOST_TYPES;
-    if (has_windows)
-        result = read_in_windows(r, options);
+    bool has_windows = (r->n_ranges >= WORTH_WINDOWS || parallel_is_explicit()) &&
+                       r->p->n_types > 0 && r->p->n_types <= MOST_TYPES;
+    if (result == PPROF_OK)
+        result = has_windows ? read_in_windows(r, options)
+                             : pprof_read_samples(r, options->is_disposable);
     arena_try_end(arena);
-    if (result == PPROF_OK && !has_windows)
-        return pprof_read(arena, data, n, false, profile, e);
     if (result == PPROF_OK)
         *profile = r->p;
     return result;

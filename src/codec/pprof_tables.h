@@ -38,6 +38,10 @@ struct pprof_reader {
 // options. Fills e on failure. Fails through the arena, too.
 enum pprof_result pprof_read_all_tables(struct pprof_reader *r);
 
+// The second pass on the caller's thread: fills the samples of r->p, and checks the profile. If
+// disposable is set, returns the pages of the data to the kernel on the way.
+enum pprof_result pprof_read_samples(struct pprof_reader *r, bool disposable);
+
 // Fills e. Returns PPROF_BAD.
 enum pprof_result pprof_bad(struct pprof_reader *r, const char *what);
 

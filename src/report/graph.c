@@ -156,21 +156,35 @@ struct value_counts {
     int64_t *flat, *flat_div;
 };
 
+// The nodes of a location that has at most two (most have one, which then stands in both places).
+// Otherwise second is MODEL_NONE.
+struct node_pair {
+    uint32_t first, second;
+};
+
 struct value_counter {
     const struct graph *g;
-    const uint32_t *only; // the node of each location that has exactly one (most have)
+    const struct node_pair *pairs;             // by location
     struct value_counts counts[PARALLEL_MOST]; // by worker
 };
 
+// Without branches: whether a location has an inlined call is hard to predict.
 static inline void count_node(struct value_counts *c, uint32_t node, size_t sample, struct weight w)
 {
     struct node_sum *sum = &c->sums[node];
-    if (sum->seen == sample + 1)
-        return;
+    int64_t mask = -(int64_t)(sum->seen != sample + 1);
     sum->seen = sample + 1;
-    sum->cum = units_add(sum->cum, w.value);
+    sum->cum = units_add(sum->cum, w.value & mask);
     if (w.divisor)
-        c->cum_div[node] = units_add(c->cum_div[node], w.divisor);
+        c->cum_div[node] = units_add(c->cum_div[node], w.divisor & mask);
+}
+
+static void count_location(const struct value_counter *counter, struct value_counts *c,
+                           uint32_t location, size_t sample, struct weight w)
+{
+    const struct graph *g = counter->g;
+    for (uint32_t k = g->first_node[location]; k < g->first_node[location + 1]; k++)
+        count_node(c, g->location_nodes[k], sample, w);
 }
 
 static void count_window(void *context, struct parallel_worker *worker,
@@ -178,7 +192,7 @@ static void count_window(void *context, struct parallel_worker *worker,
 {
     struct value_counter *counter = context;
     const struct graph *g = counter->g;
-    const uint32_t *only = counter->only;
+    const struct node_pair *pairs = counter->pairs;
     struct value_counts *c = &counter->counts[worker->index];
     if (!c->sums) {
         c->sums = arena_array(worker->arena, g->n_nodes + 1, sizeof *c->sums);
@@ -193,13 +207,13 @@ static void count_window(void *context, struct parallel_worker *worker,
             continue;
         const uint32_t *frames = model_stack(p, s);
         for (uint32_t i = 0; i < len; i++) {
-            uint32_t node = only[frames[i]];
-            if (node != MODEL_NONE) {
-                count_node(c, node, first + s, w);
+            struct node_pair nodes = pairs[frames[i]];
+            if (nodes.second == MODEL_NONE) {
+                count_location(counter, c, frames[i], first + s, w);
                 continue;
             }
-            for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++)
-                count_node(c, g->location_nodes[k], first + s, w);
+            count_node(c, nodes.first, first + s, w);
+            count_node(c, nodes.second, first + s, w);
         }
         uint32_t leaf = g->location_nodes[g->first_node[frames[0]]];
         c->flat[leaf] = units_add(c->flat[leaf], w.value);
@@ -210,13 +224,15 @@ static void count_window(void *context, struct parallel_worker *worker,
 static void count_graph_samples(struct graph *g)
 {
     const struct model_profile *p = g->p;
-    uint32_t *only = arena_array(g->arena, p->n_locations + 1, sizeof *only);
-    for (uint32_t i = 0; i < p->n_locations; i++)
-        only[i] = g->first_node[i + 1] - g->first_node[i] == 1 ? g->location_nodes[g->first_node[i]]
-                                                               : MODEL_NONE;
+    struct node_pair *pairs = arena_array(g->arena, p->n_locations + 1, sizeof *pairs);
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        const uint32_t *nodes = g->location_nodes + g->first_node[i];
+        uint32_t n = g->first_node[i + 1] - g->first_node[i];
+        pairs[i] = (struct node_pair){nodes[0], n > 2 ? MODEL_NONE : nodes[n - 1]};
+    }
     struct value_counter *counter = arena_alloc(g->arena, sizeof *counter);
     counter->g = g;
-    counter->only = only;
+    counter->pairs = pairs;
     model_each_window(p, g->arena, 0, count_window, counter);
     for (unsigned i = 0; i < PARALLEL_MOST; i++) {
         const struct value_counts *c = &counter->counts[i];

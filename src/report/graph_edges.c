@@ -154,6 +154,20 @@ static void connect_sample(struct connector *c, const struct connection *how,
     count_edges(c, index, w);
 }
 
+// Collects the places of the next interesting frames below *at, outermost first, and moves *at
+// behind them. Without branches: which frames are interesting is hard to predict.
+static uint32_t find_interesting(const struct connection *how, const uint32_t *frames, uint32_t *at,
+                                 uint32_t *places)
+{
+    uint32_t n = 0, i = *at;
+    for (; i > 0 && n < PLACES; i--) {
+        places[n] = i - 1;
+        n += how->interesting[frames[i - 1]];
+    }
+    *at = i;
+    return n;
+}
+
 // Finds only edges into the nodes of interest, and if outgoing also out of them. Other frames cost
 // only a lookup.
 static void connect_interesting(struct connector *c, const struct connection *how,
@@ -166,15 +180,13 @@ static void connect_interesting(struct connector *c, const struct connection *ho
     const uint32_t *frames = model_stack(p, s);
     uint32_t n = p->stack_len[s];
     arena_spend(c->arena, 1 + n);
-    // Without a branch per frame: whether a frame is interesting is hard to predict.
-    uint32_t places[PLACES];
-    for (uint32_t at = n, n_places = 0, next = 0; at > 0 || next < n_places;) {
+    uint32_t places[PLACES], at = n, n_places = 0, next = 0;
+    for (;;) {
         if (next == n_places) {
-            for (next = n_places = 0; at > 0 && n_places < PLACES; at--) {
-                places[n_places] = at - 1;
-                n_places += how->interesting[frames[at - 1]];
-            }
-            continue;
+            n_places = find_interesting(how, frames, &at, places);
+            next = 0;
+            if (n_places == 0)
+                break;
         }
         uint32_t i = places[next++];
         uint32_t parent = MODEL_NONE;
