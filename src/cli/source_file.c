@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "symbol/mapped_file.h"
 
 struct contents {
     uint8_t *p;
@@ -65,8 +66,9 @@ static int read_contents(const char *name, struct contents *bytes, struct err *e
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         result = err_set(e, "is a directory");
     } else if (!is_stdin && S_ISREG(st.st_mode) && st.st_size > 0) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
+        // Guarded: if the file is truncated meanwhile, its end reads as zeros.
+        void *p = mapped_file_open(fd, (size_t)st.st_size);
+        if (!p)
             result = err_set(e, "%s", strerror(errno));
         else
             *bytes = (struct contents){p, (size_t)st.st_size, true};
@@ -81,7 +83,7 @@ static int read_contents(const char *name, struct contents *bytes, struct err *e
 static void contents_fini(struct contents *bytes)
 {
     if (bytes->mapped)
-        munmap(bytes->p, bytes->n);
+        mapped_file_close(bytes->p, bytes->n);
     else
         free(bytes->p);
     *bytes = (struct contents){0};
