@@ -19,10 +19,10 @@ struct source {
     bool diff_base; // percentages refer to the base
     bool normalize; // scale to the base's total first
     const char *exec_name, *build_id, *comment;
-    int seconds, timeout;       // -1: not given
-    int threads;                // 0: all processors; see source_use_threads
-    bool all_frames;            // ignore drop_frames and keep_frames
-    bool strict;                // fail if any source is unavailable, even if others are available
+    int seconds, timeout; // -1: not given
+    int threads;          // 0: all processors; see source_use_threads
+    bool all_frames;      // ignore drop_frames and keep_frames
+    bool strict;          // fail if any source is unavailable, even if others are available
     // Large profiles may keep their samples encoded (model/stream.h); for commands that read the
     // samples once or twice.
     bool keeps_encoded;

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/str.h"
+
 // --- processors ---
 
 // Reads a small file into text. Returns false if there is none.
@@ -23,13 +25,16 @@ static bool read_cgroup_file(const char *path, char *text, size_t size)
 }
 
 // The processors that cpu.max ("QUOTA PERIOD" or "max PERIOD") allows, rounded up; 0: no limit.
-static unsigned cgroup_quota(const char *text)
+static unsigned cgroup_quota(struct str text)
 {
-    unsigned long long quota, period;
-    if (sscanf(text, "%llu %llu", &quota, &period) != 2 || period == 0)
+    size_t space = str_find(text, STR(" "), 0);
+    int64_t quota, period;
+    if (space == SIZE_MAX || !str_to_i64(str_from_to(text, 0, space), &quota) ||
+        !str_to_i64(str_trim(str_from_to(text, space + 1, text.n)), &period) || quota <= 0 ||
+        period <= 0)
         return 0;
-    unsigned long long n = (quota + period - 1) / period;
-    return n == 0 ? 1 : n > PARALLEL_MOST ? PARALLEL_MOST : (unsigned)n;
+    int64_t n = quota / period + (quota % period != 0);
+    return n > PARALLEL_MOST ? PARALLEL_MOST : (unsigned)n;
 }
 
 // The lowest quota of our cgroup (version 2) and those above it; 0: no limit.
@@ -46,7 +51,7 @@ static unsigned lowest_cgroup_quota(void)
     unsigned lowest = 0;
     for (;;) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", group);
-        unsigned n = read_cgroup_file(path, text, sizeof text) ? cgroup_quota(text) : 0;
+        unsigned n = read_cgroup_file(path, text, sizeof text) ? cgroup_quota(str_from(text)) : 0;
         if (n && (!lowest || n < lowest))
             lowest = n;
         char *slash = strrchr(group, '/');
