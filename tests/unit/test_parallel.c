@@ -1,3 +1,4 @@
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -111,6 +112,20 @@ static void numbers_of_threads(void **state)
     parallel_allow(1);
 }
 
+static void the_affinity_mask_counts(void **state)
+{
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    assert_true(parallel_processors() <= (unsigned)CPU_COUNT(&all));
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(parallel_processors(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
 // --- profiles ---
 
 static struct str make_encoded(void)
@@ -217,6 +232,7 @@ int main(void)
         cmocka_unit_test(tasks_within_tasks_run_on_one_thread),
         cmocka_unit_test(failures_of_workers_reach_the_caller),
         cmocka_unit_test(numbers_of_threads),
+        cmocka_unit_test(the_affinity_mask_counts),
         cmocka_unit_test(reports_do_not_depend_on_threads),
         cmocka_unit_test(changed_data_is_detected),
     };
