@@ -2,7 +2,11 @@
 // common prefixes, about three new call tree nodes per sample, thousands of functions. The same
 // arguments produce the same bytes.
 //
-// usage: generate [-labels] [-seed N] SAMPLES FILE
+// With -threads, the samples of 4,096 threads alternate, as in a profile of a machine: consecutive
+// stacks have little in common. Stacks have about 30 frames; there are 20,000 locations, so that
+// many ids take three bytes; every fifth has an inlined call, and values are packed.
+//
+// usage: generate [-threads] [-labels] [-seed N] SAMPLES FILE
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +24,19 @@ enum {
     THREADS = 64,
     LATENCIES = 500,
 };
+
+// What differs between the two shapes.
+struct shape {
+    uint32_t locations, inlined_every;
+    uint32_t stacks; // that grow independently
+    uint32_t callees, min_depth;
+    bool skewed; // a caller calls its first callee most of the time
+    bool packed;
+};
+
+static const struct shape one_thread = {LOCATIONS, 10, 1, CALLEES, MIN_DEPTH, false, false};
+static const struct shape many_threads = {20000, 5, 4096, 6, 22, true, true};
+static const struct shape *shape = &one_thread;
 
 // A message under construction. None is larger than a sample.
 struct message {
@@ -140,13 +157,12 @@ static void write_tables(FILE *file)
     for (uint32_t flag = 7; flag <= 10; flag++)
         put_number(&m, flag, 1);
     write_field(file, 3, &m);
-    for (uint32_t id = 1; id <= LOCATIONS; id++) {
+    for (uint32_t id = 1; id <= shape->locations; id++) {
         m.n = 0;
         put_number(&m, 1, id);
         put_number(&m, 2, 1);
         put_number(&m, 3, 0x400000 + id * 64);
-        // Every tenth location has an inlined call.
-        for (uint32_t inlined = id % 10 == 0 ? 2 : 1; inlined-- > 0;) {
+        for (uint32_t inlined = id % shape->inlined_every == 0 ? 2 : 1; inlined-- > 0;) {
             line.n = 0;
             put_number(&line, 1, 1 + (id + inlined * 977) % FUNCTIONS);
             put_number(&line, 2, 10 + id % 300);
@@ -179,14 +195,22 @@ static void put_label(struct message *sample, uint64_t key, uint64_t text, uint6
     put_message(sample, 3, &m);
 }
 
+static uint32_t random_callee(void)
+{
+    uint32_t callee = random_below(shape->callees);
+    return shape->skewed && random_below(4) ? 0 : callee;
+}
+
 // Returns to a caller and descends along another path, like consecutive samples of a program.
 static void next_stack(uint32_t *stack, size_t *depth)
 {
     size_t back = 1 + random_below(6), deeper = 1 + random_below(6);
-    *depth = *depth > back + MIN_DEPTH ? *depth - back : MIN_DEPTH;
+    size_t least = shape->min_depth;
+    back += shape->skewed && *depth > 50 ? 4 : 0; // about 30 frames
+    *depth = *depth > back + least ? *depth - back : least;
     while (deeper-- > 0 && *depth < MAX_DEPTH) {
-        uint64_t callee = mix((uint64_t)stack[*depth - 1] * CALLEES + random_below(CALLEES));
-        stack[(*depth)++] = 1 + (uint32_t)(callee % LOCATIONS);
+        uint64_t callee = mix((uint64_t)stack[*depth - 1] * shape->callees + random_callee());
+        stack[(*depth)++] = 1 + (uint32_t)(callee % shape->locations);
     }
 }
 
@@ -197,8 +221,15 @@ static void write_sample(FILE *file, const uint32_t *stack, size_t depth, bool l
         put_varint(&part, stack[depth]);
     put_message(&sample, 1, &part);
     uint64_t count = 1 + random_below(4) * random_below(4);
-    put_number(&sample, 2, count);
-    put_number(&sample, 2, count * 10000000);
+    if (shape->packed) {
+        part.n = 0;
+        put_varint(&part, count);
+        put_varint(&part, count * 10000000);
+        put_message(&sample, 2, &part);
+    } else {
+        put_number(&sample, 2, count);
+        put_number(&sample, 2, count * 10000000);
+    }
     if (labels) {
         put_label(&sample, S_ENDPOINT, S_ENDPOINTS + random_below(ENDPOINTS), 0, 0);
         put_label(&sample, S_THREAD, S_THREADS + random_below(THREADS), 0, 0);
@@ -217,13 +248,17 @@ static void write_profile(FILE *file, uint64_t samples, bool labels)
     put_number(&m, 1, S_CPU);
     put_number(&m, 2, S_NANOSECONDS);
     write_field(file, 1, &m);
-    uint32_t stack[MAX_DEPTH];
-    size_t depth = MIN_DEPTH;
-    for (size_t i = 0; i < depth; i++)
-        stack[i] = 1 + (uint32_t)(mix(i) % LOCATIONS);
+    static uint32_t stacks[4096][MAX_DEPTH];
+    static size_t depths[4096];
+    for (uint32_t k = 0; k < shape->stacks; k++) {
+        depths[k] = shape->min_depth;
+        for (size_t i = 0; i < depths[k]; i++)
+            stacks[k][i] = 1 + (uint32_t)(mix(i + (i ? k : k % 8) * MAX_DEPTH) % shape->locations);
+    }
     for (uint64_t i = 0; i < samples; i++) {
-        next_stack(stack, &depth);
-        write_sample(file, stack, depth, labels);
+        uint32_t k = shape->stacks > 1 ? random_below(shape->stacks) : 0;
+        next_stack(stacks[k], &depths[k]);
+        write_sample(file, stacks[k], depths[k], labels);
     }
     write_tables(file);
     write_strings(file);
@@ -245,11 +280,13 @@ int main(int argc, char **argv)
     for (; at < argc && argv[at][0] == '-'; at++) {
         if (strcmp(argv[at], "-labels") == 0)
             labels = true;
+        else if (strcmp(argv[at], "-threads") == 0)
+            shape = &many_threads;
         else if (strcmp(argv[at], "-seed") == 0 && at + 1 < argc)
             seed = strtoull(argv[++at], NULL, 10);
     }
     if (argc - at != 2) {
-        fprintf(stderr, "usage: generate [-labels] [-seed N] SAMPLES FILE\n");
+        fprintf(stderr, "usage: generate [-threads] [-labels] [-seed N] SAMPLES FILE\n");
         return 2;
     }
     state = mix(seed);

@@ -531,7 +531,7 @@ static int run_call(struct call *call, int argc, char **argv, struct err *e)
         return err_set(
             e, "%s: no profile; name a file, a URL, or - for standard input; see `kiln %s --help`",
             call->command->name, call->command->name);
-    return call->command->run(call, e);
+    return source_use_threads(&call->source, e) ? -1 : call->command->run(call, e);
 }
 
 int command_main(const struct command *command, int argc, char **argv)

@@ -148,6 +148,8 @@ const struct option options[] = {
         "The program that was profiled, if it is not where the profile says"),
     OWN("debuginfod", 0, source.debuginfod, CONFIG_BOOL, NULL, OPTION_SOURCE,
         "Ask the servers of DEBUGINFOD_URLS for names that are not here"),
+    OWN("threads", 0, source.threads, CONFIG_INT, "N", OPTION_SOURCE,
+        "How many threads work (all processors); results are the same"),
     OWN("tls_cert", 0, source.tls.cert, CONFIG_STRING, "FILE", OPTION_SOURCE, "Client certificate"),
     OWN("tls_key", 0, source.tls.key, CONFIG_STRING, "FILE", OPTION_SOURCE,
         "Key of the client certificate"),

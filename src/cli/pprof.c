@@ -62,6 +62,7 @@ static size_t list_flags(struct options *o, struct flag *flags)
     add_pprof_flag(flags, &n, "total_delay", FLAG_BOOL, &o->total_delay);
     add_pprof_flag(flags, &n, "contentions", FLAG_BOOL, &o->contentions);
     add_pprof_flag(flags, &n, "mean_delay", FLAG_BOOL, &o->mean_delay);
+    add_pprof_flag(flags, &n, "threads", FLAG_INT, &o->source.threads);
     add_pprof_flag(flags, &n, "tools", FLAG_STRING, &o->config.tools);
     add_pprof_flag(flags, &n, "http", FLAG_STRING, &o->http);
     add_pprof_flag(flags, &n, "no_browser", FLAG_BOOL, &o->no_browser);
@@ -233,6 +234,7 @@ static void pprof_usage(void)
           "    -tls_cert, -tls_key   Client certificate and key for fetching\n"
           "    -tls_ca               Certificates of authorities to trust\n"
           "    -all_frames           Ignore drop_frames and keep_frames\n"
+          "    -threads              How many threads work (all processors)\n"
           "    -tools                Where objdump is: a directory, or objdump:directory\n"
           "  A source is a file (pprof, jemalloc, folded, perf script, speedscope),\n"
           "  - for standard input, or a URL such as http://host/debug/pprof/profile.\n\n"
@@ -276,7 +278,7 @@ static int run_pprof(struct options *o, int argc, char **argv, struct arena *are
     const struct view_command *command;
     const char *argument;
     if (apply_choices(o, e) || choose_command(o, &command, &argument, e) ||
-        check_pprof_options(o, command, e))
+        check_pprof_options(o, command, e) || source_use_threads(&o->source, e))
         return pprof_fail(e);
     apply_legacy(o);
     const char *base = *o->base ? o->base : o->diff_base;
@@ -289,6 +291,7 @@ static int run_pprof(struct options *o, int argc, char **argv, struct arena *are
     o->config.debug_dirs = source_debug_dirs(&o->source, arena);
     if (*o->http)
         return serve_viewer(o, arena, e) ? pprof_fail(e) : 0;
+    o->source.keeps_encoded = command != NULL;
     struct model_profile *p = source_load(&o->source, arena, e);
     if (!p)
         return pprof_fail(e);

@@ -98,6 +98,7 @@ int command_report(struct call *call, struct err *e)
             return err_set(e, "%s takes a regular expression and a profile: kiln %s %s",
                            command->name, command->name, call->command->arguments);
     }
+    call->source.keeps_encoded = !call->all_types;
     struct model_profile *p = call_load(call, first, e);
     if (!p)
         return -1;

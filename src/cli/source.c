@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli/source_symbols.h"
+#include "model/stream.h"
 #include "model/transform.h"
 #include "report/graph.h"
 
@@ -33,6 +34,15 @@ void source_note(void *context, const char *text)
         notes->texts[notes->n++] = arena_printf(notes->arena, "%s", text);
     }
     source_complain(text);
+}
+
+int source_use_threads(const struct source *source, struct err *e)
+{
+    if (source->threads < 0 || source->threads > PARALLEL_MOST)
+        return err_set(e, "invalid number of threads %d; use 1 to %d, or 0 for all processors",
+                       source->threads, PARALLEL_MOST);
+    parallel_allow((unsigned)source->threads);
+    return 0;
 }
 
 // --- URLs ---
@@ -209,23 +219,25 @@ struct job {
 struct jobs {
     struct job *list;
     size_t n;
+    struct codec_parallel parallel; // how each job decodes
     _Atomic size_t next;
     pthread_mutex_t lock; // protects done
     pthread_cond_t one_done;
 };
 
-static void run_job(struct job *job)
+static void run_job(struct job *job, const struct codec_parallel *parallel)
 {
     job->arena = source_arena_new();
     if (!job->arena) {
         err_set(&job->e, "out of memory");
     } else if (!job->fetch) {
-        job->p = source_read_file(job->name, job->arena, &job->format, &job->e);
+        job->p = source_read_file(job->name, job->arena, parallel, &job->format, &job->e);
     } else {
         job->e = job->fetch->error;
         if (!*job->e.message)
-            job->p =
-                source_decode(job->fetch->data, job->fetch->n, job->arena, &job->format, &job->e);
+            job->p = source_decode(job->fetch->data, job->fetch->n, job->arena,
+                                   &(struct codec_parallel){.threads = parallel->threads},
+                                   &job->format, &job->e);
         free(job->fetch->data);
     }
 }
@@ -235,7 +247,7 @@ static bool run_next_job(struct jobs *jobs)
     size_t i = atomic_fetch_add(&jobs->next, 1);
     if (i >= jobs->n)
         return false;
-    run_job(&jobs->list[i]);
+    run_job(&jobs->list[i], &jobs->parallel);
     pthread_mutex_lock(&jobs->lock);
     jobs->list[i].done = true;
     pthread_cond_signal(&jobs->one_done);
@@ -306,17 +318,16 @@ static void take_in_order(struct jobs *jobs, struct loading *loading)
     }
 }
 
-// Reads all sources in parallel, one thread per processor.
+// Reads all sources in parallel.
 static void run_jobs(struct jobs *jobs, struct loading *loading)
 {
     enum { MOST = 16 };
     pthread_t threads[MOST];
     pthread_mutex_init(&jobs->lock, NULL);
     pthread_cond_init(&jobs->one_done, NULL);
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = jobs->n < MOST ? jobs->n : MOST, n = 0;
-    if (processors > 0 && (size_t)processors < wanted)
-        wanted = (size_t)processors;
+    if (wanted > 1 && parallel_threads() < wanted)
+        wanted = parallel_threads();
     while (n + 1 < wanted && pthread_create(&threads[n], NULL, run_jobs_thread, jobs) == 0)
         n++;
     struct arena_trap trap;
@@ -348,6 +359,11 @@ static void load_all(struct loading *loading)
     loading->sources = loaded_new(source->n_names, arena);
     loading->bases = loaded_new(source->n_bases, arena);
     struct jobs jobs = {.n = source->n_names + source->n_bases};
+    // Several files are read at a time.
+    if (jobs.n > 1)
+        jobs.parallel.threads =
+            jobs.n < parallel_threads() ? parallel_threads() / (unsigned)jobs.n : 1;
+    jobs.parallel.keeps_encoded = source->keeps_encoded && jobs.n == 1;
     jobs.list = arena_array(arena, jobs.n + 1, sizeof *jobs.list);
     struct net_fetch *fetches = arena_array(arena, jobs.n + 1, sizeof *fetches);
     size_t n_fetches = 0;
@@ -502,7 +518,7 @@ static struct model_profile *load_sources(const struct source *source, struct ar
     if (!p)
         return NULL;
     if (!source->all_frames && !source->as_is)
-        p = model_drop_uninteresting(p, arena);
+        p = model_drop_uninteresting(p->drop_frames ? model_decode_samples(p, arena) : p, arena);
     p = model_profile_derive(p, arena);
     if (source->all_frames)
         p->drop_frames = p->keep_frames = 0;

@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "symbol/mapped_file.h"
 
 struct contents {
     uint8_t *p;
@@ -65,8 +66,9 @@ static int read_contents(const char *name, struct contents *bytes, struct err *e
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         result = err_set(e, "is a directory");
     } else if (!is_stdin && S_ISREG(st.st_mode) && st.st_size > 0) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
+        // Guarded: if the file is truncated meanwhile, its end reads as zeros.
+        void *p = mapped_file_open(fd, (size_t)st.st_size);
+        if (!p)
             result = err_set(e, "%s", strerror(errno));
         else
             *bytes = (struct contents){p, (size_t)st.st_size, true};
@@ -81,13 +83,14 @@ static int read_contents(const char *name, struct contents *bytes, struct err *e
 static void contents_fini(struct contents *bytes)
 {
     if (bytes->mapped)
-        munmap(bytes->p, bytes->n);
+        mapped_file_close(bytes->p, bytes->n);
     else
         free(bytes->p);
     *bytes = (struct contents){0};
 }
 
 struct model_profile *source_decode(const uint8_t *data, size_t n, struct arena *arena,
+                                    const struct codec_parallel *parallel,
                                     enum codec_format *format, struct err *e)
 {
     static const char perf_magic[] = "PERFILE2";
@@ -96,16 +99,24 @@ struct model_profile *source_decode(const uint8_t *data, size_t n, struct arena 
         return NULL;
     }
     struct codec_limits limits = {.inflated = source_byte_limit()};
-    return codec_read(arena, data, n, &limits, format, e);
+    return codec_read_parallel(arena, data, n, &limits, parallel, format, e);
 }
 
 struct model_profile *source_read_file(const char *name, struct arena *arena,
+                                       const struct codec_parallel *parallel,
                                        enum codec_format *format, struct err *e)
 {
     struct contents bytes;
     struct model_profile *p = NULL;
-    if (read_contents(name, &bytes, e) == 0)
-        p = source_decode(bytes.p, bytes.n, arena, format, e);
-    contents_fini(&bytes);
+    if (read_contents(name, &bytes, e) == 0) {
+        struct codec_parallel here = *parallel;
+        here.is_mapped_file = bytes.mapped;
+        // Other bytes do not outlive this function.
+        here.keeps_encoded &= bytes.mapped;
+        p = source_decode(bytes.p, bytes.n, arena, &here, format, e);
+    }
+    // The mapping of a profile that stays encoded lives as long as the process.
+    if (!p || !p->stream)
+        contents_fini(&bytes);
     return p;
 }

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "net/debuginfod.h"
+#include "symbol/symbol_parallel.h"
 #include "symbol/symbol_profile.h"
 
 // Whether name is one of the colon-separated words of mode.
@@ -62,6 +63,7 @@ static struct symbol_profile_options symbol_options(const struct source *source,
         .files = {.own_process = true, .cxx = demangle_cxx_iberty},
         .binary_path = getenv("PPROF_BINARY_PATH"),
         .executable = source->exec_name,
+        .lookup = symbol_lookup_parallel,
         .fast = mode_has(mode, STR("fastlocal")),
         .force = mode_has(mode, STR("force")),
         .note = source_note,

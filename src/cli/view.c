@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "model/stream.h"
 #include "model/transform.h"
 #include "report/graph.h"
 
@@ -365,9 +366,39 @@ static void add_label_frames(struct view *v)
     note_unmatched(v, !*v->c.tagleaf || leaf, "TagLeaf");
 }
 
+static bool has_filters(const struct config *c)
+{
+    return *c->focus || *c->ignore || *c->hide || *c->show || *c->show_from || *c->prune_from ||
+           *c->tagfocus || *c->tagignore || *c->tagshow || *c->taghide || *c->tagroot ||
+           *c->tagleaf;
+}
+
+// Whether the report needs only sums, so that samples may stay encoded.
+static bool needs_only_sums(const struct view *v, const struct view_command *command)
+{
+    const struct model_profile *p = v->p;
+    bool has_base = model_find_string(p->strings, STR("pprof::base")) != MODEL_NONE;
+    if (has_filters(&v->c) || (has_base && p->stream->has_labels))
+        return false;
+    switch (command->format) {
+    case REPORT_TEXT:
+    case REPORT_TOPPROTO:
+    case REPORT_TREE:
+    case REPORT_TAGS:
+    case REPORT_COMMENTS:
+        return true;
+    case REPORT_DOT:
+        return !v->c.call_tree && !p->stream->has_labels;
+    default:
+        return false;
+    }
+}
+
 static int prepare_report(struct report *r, struct view *v, const struct view_command *command,
                           const char *argument)
 {
+    if (v->p->stream && !needs_only_sums(v, command))
+        v->p = model_decode_samples(v->p, v->arena);
     v->units = model_label_units(v->p, v->arena, note_conflict, v);
     apply_overrides(&v->c, command);
     add_label_frames(v);
@@ -416,7 +447,8 @@ const struct model_profile *view_filter(const struct model_profile *p, const str
         arena_caught(arena, e);
         return NULL;
     }
-    v.units = model_label_units(p, arena, note_conflict, &v);
+    v.p = model_decode_samples(p, arena);
+    v.units = model_label_units(v.p, arena, note_conflict, &v);
     add_label_frames(&v);
     int result = apply_filters(&v);
     if (result == 0 && v.c.noinlines) {

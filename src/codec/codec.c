@@ -3,6 +3,8 @@
 #include "codec/compress.h"
 #include "codec/detect.h"
 #include "codec/pprof.h"
+#include "codec/pprof_stream.h"
+#include "model/parallel.h"
 
 static const char *const names[] = {
     [CODEC_AUTO] = "auto",
@@ -43,9 +45,31 @@ static const struct {
     {CODEC_FOLDED, codec_looks_like_folded, codec_read_folded},
 };
 
+// From this size on, threads pay off.
+enum { WORTH_THREADS = 1 << 20 };
+
+static enum pprof_result read_pprof_data(struct arena *arena, uint8_t *data, size_t n,
+                                         bool disposable, const struct codec_parallel *parallel,
+                                         struct model_profile **p, struct err *e)
+{
+    bool is_large = n >= WORTH_THREADS || parallel_is_explicit();
+    if (!parallel || !is_large)
+        return pprof_read(arena, data, n, disposable, p, e);
+    unsigned threads = parallel->threads ? parallel->threads : parallel_threads();
+    if (threads == 1 && !parallel->keeps_encoded)
+        return pprof_read(arena, data, n, disposable, p, e);
+    struct pprof_stream_options options = {
+        .threads = threads,
+        .keeps_encoded = parallel->keeps_encoded,
+        .is_mapped_file = parallel->is_mapped_file && !disposable,
+        .is_disposable = disposable,
+    };
+    return pprof_read_stream(arena, data, n, &options, p, e);
+}
+
 static struct model_profile *read_inflated(struct arena *arena, uint8_t *data, size_t n,
-                                           bool disposable, enum codec_format *format,
-                                           struct err *e)
+                                           bool disposable, const struct codec_parallel *parallel,
+                                           enum codec_format *format, struct err *e)
 {
     if (n == 0) {
         err_set(e, "empty input file");
@@ -53,7 +77,7 @@ static struct model_profile *read_inflated(struct arena *arena, uint8_t *data, s
     }
     struct model_profile *p = NULL;
     *format = CODEC_PPROF;
-    enum pprof_result result = pprof_read(arena, data, n, disposable, &p, e);
+    enum pprof_result result = read_pprof_data(arena, data, n, disposable, parallel, &p, e);
     if (result != PPROF_NOT)
         return result == PPROF_OK ? p : NULL;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -70,17 +94,27 @@ struct model_profile *codec_read(struct arena *arena, const uint8_t *data, size_
                                  const struct codec_limits *limits, enum codec_format *format_read,
                                  struct err *e)
 {
+    return codec_read_parallel(arena, data, n, limits, NULL, format_read, e);
+}
+
+struct model_profile *codec_read_parallel(struct arena *arena, const uint8_t *data, size_t n,
+                                          const struct codec_limits *limits,
+                                          const struct codec_parallel *parallel,
+                                          enum codec_format *format_read, struct err *e)
+{
     size_t limit = limits && limits->inflated ? limits->inflated : (size_t)1 << 30;
     enum codec_format ignored;
     if (!format_read)
         format_read = &ignored;
     if (!compress_is_gzip(data, n) && !compress_is_zstd(data, n))
         // Not disposable: the caller owns data, and the reader does not write to it.
-        return read_inflated(arena, (uint8_t *)data, n, false, format_read, e);
+        return read_inflated(arena, (uint8_t *)data, n, false, parallel, format_read, e);
     struct compress_bytes bytes = {.budget = arena_budget(arena)};
     if (compress_inflate(data, n, limit, &bytes, e))
         return NULL;
-    struct model_profile *p = read_inflated(arena, bytes.p, bytes.n, true, format_read, e);
-    compress_bytes_fini(&bytes);
+    struct model_profile *p =
+        read_inflated(arena, bytes.p, bytes.n, true, parallel, format_read, e);
+    if (!p || !p->stream)
+        compress_bytes_fini(&bytes);
     return p;
 }

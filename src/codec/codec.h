@@ -28,12 +28,26 @@ struct codec_limits {
     size_t inflated; // maximum size after decompression, in bytes; 0 means 1 GiB
 };
 
+// For commands, which may use all processors.
+struct codec_parallel {
+    unsigned threads; // 0: parallel_threads()
+    // A large profile may keep its samples encoded (model/stream.h). If the profile has a stream,
+    // it points into the data, or into a decompressed copy that lives as long as the process.
+    bool keeps_encoded;
+    bool is_mapped_file; // data is a private mapping of a file
+};
+
 // Reads a profile in any supported format, optionally compressed (gzip, zstd), from the n bytes at
 // data. The profile lives in arena and keeps no pointer into data. limits and format_read may be
 // NULL. Sets *format_read to the format that was detected. Returns NULL with e filled on failure.
 struct model_profile *codec_read(struct arena *arena, const uint8_t *data, size_t n,
                                  const struct codec_limits *limits, enum codec_format *format_read,
                                  struct err *e);
+// Like codec_read, on several threads if the data is large or the user asked for threads.
+struct model_profile *codec_read_parallel(struct arena *arena, const uint8_t *data, size_t n,
+                                          const struct codec_limits *limits,
+                                          const struct codec_parallel *parallel,
+                                          enum codec_format *format_read, struct err *e);
 
 // Readers for single formats. The input must be decompressed. Each returns NULL with e filled on
 // failure.

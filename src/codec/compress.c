@@ -3,10 +3,13 @@
 #include "base/arena.h"
 
 #include <libdeflate.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <zlib.h>
 #include <zstd.h>
+
+#include "model/parallel.h"
 
 enum {
     // libdeflate takes 20 to 50 ms for this many bytes. Larger data with a budget goes through
@@ -130,9 +133,78 @@ static int inflate_with_deadline(const uint8_t *data, size_t n, size_t limit,
     return result ? -1 : 0;
 }
 
+// --- frames of zstd in parallel ---
+
+struct zstd_frame {
+    const uint8_t *data;
+    size_t n, at, size; // at, size: in the output
+};
+
+struct zstd_frames {
+    struct zstd_frame *list;
+    size_t n, cap, size;
+    uint8_t *out;
+    _Atomic bool failed;
+};
+
+// Lists the frames. Returns false if the size of one is unknown, or if the output exceeds limit.
+static bool list_zstd_frames(struct zstd_frames *f, const uint8_t *data, size_t n, size_t limit,
+                             struct arena *arena)
+{
+    for (size_t at = 0; at < n; f->n++) {
+        size_t used = ZSTD_findFrameCompressedSize(data + at, n - at);
+        if (ZSTD_isError(used))
+            return false;
+        unsigned long long size = ZSTD_getFrameContentSize(data + at, n - at);
+        if (size > limit - f->size) // also errors, which are large numbers
+            return false;
+        f->list = arena_push(arena, f->list, f->n, &f->cap, sizeof *f->list);
+        f->list[f->n] = (struct zstd_frame){data + at, used, f->size, (size_t)size};
+        f->size += (size_t)size;
+        at += used;
+    }
+    return true;
+}
+
+static bool decompress_frame(void *context, struct parallel_worker *worker, size_t index)
+{
+    (void)worker;
+    struct zstd_frames *f = context;
+    const struct zstd_frame *frame = &f->list[index];
+    size_t n = ZSTD_decompress(f->out + frame->at, frame->size, frame->data, frame->n);
+    if (n != frame->size)
+        atomic_store(&f->failed, true);
+    return n == frame->size;
+}
+
+// Returns false if there is only one frame, or if anything is wrong: then decompress_zstd reports
+// the error.
+static bool decompress_frames(const uint8_t *data, size_t n, size_t limit,
+                              struct compress_bytes *bytes)
+{
+    struct zstd_frames f = {.out = bytes->p};
+    struct arena *arena = NULL;
+    struct arena_trap trap;
+    if (bytes->budget || parallel_threads() == 1 || !(arena = arena_new(0)))
+        return false;
+    if (ARENA_TRY(arena, trap)) {
+        arena_free(arena);
+        return false;
+    }
+    bool several = list_zstd_frames(&f, data, n, limit, arena) && f.n > 1;
+    if (several)
+        parallel_run(arena, parallel_threads(), f.n, decompress_frame, &f);
+    arena_try_end(arena);
+    arena_free(arena);
+    bytes->n = f.size;
+    return several && !atomic_load(&f.failed);
+}
+
 static int decompress_zstd(const uint8_t *data, size_t n, size_t limit,
                            struct compress_bytes *bytes, struct err *e)
 {
+    if (decompress_frames(data, n, limit, bytes))
+        return 0;
     ZSTD_DCtx *d = ZSTD_createDCtx();
     if (!d)
         return err_set(e, "decompressing profile: out of memory");

@@ -148,25 +148,26 @@ static bool label_before(const struct model_strings *s, const struct model_label
 
 // Merges sorted runs of width labels into runs twice as long.
 static void merge_label_runs(const struct model_strings *s, const struct model_label *from,
-                             struct model_label *to, size_t n, size_t width)
+                             struct model_label *to, size_t n, size_t width, struct arena *arena)
 {
     for (size_t start = 0; start < n; start += 2 * width) {
         size_t middle = start + width < n ? start + width : n;
         size_t end = middle + width < n ? middle + width : n, a = start, b = middle;
         for (size_t i = start; i < end; i++) {
-            arena_spend(s->arena, 1);
+            arena_spend(arena, 1);
             bool second = a == middle || (b < end && label_before(s, &from[b], &from[a]));
             to[i] = from[second ? b++ : a++];
         }
     }
 }
 
-static void sort_many_labels(const struct model_strings *s, struct model_label *labels, size_t n)
+static void sort_many_labels(const struct model_strings *s, struct model_label *labels, size_t n,
+                             struct arena *arena)
 {
-    struct model_label *from = labels, *to = arena_array(s->arena, n, sizeof *to);
+    struct model_label *from = labels, *to = arena_array(arena, n, sizeof *to);
     for (size_t width = 1; width < n; width *= 2) {
         struct model_label *merged = to;
-        merge_label_runs(s, from, to, n, width);
+        merge_label_runs(s, from, to, n, width, arena);
         to = from;
         from = merged;
     }
@@ -175,10 +176,11 @@ static void sort_many_labels(const struct model_strings *s, struct model_label *
 }
 
 // Stable. Sets have few labels and are mostly sorted already, so insertion sort is fast.
-void model_sort_labels(const struct model_strings *s, struct model_label *labels, size_t n)
+void model_sort_labels(const struct model_strings *s, struct model_label *labels, size_t n,
+                       struct arena *arena)
 {
     if (n > MANY_LABELS) {
-        sort_many_labels(s, labels, n);
+        sort_many_labels(s, labels, n, arena);
         return;
     }
     for (size_t i = 1; i < n; i++) {
@@ -227,7 +229,7 @@ uint32_t model_build_new_label_set(struct model_builder *b, const struct model_l
 uint32_t model_build_label_set(struct model_builder *b, struct model_label *labels, size_t n)
 {
     struct model_profile *p = b->p;
-    model_sort_labels(p->strings, labels, n);
+    model_sort_labels(p->strings, labels, n, b->arena);
     uint64_t hash = model_hash_labels(labels, n);
     for (struct hash_probe at = hash_find(&b->label_sets, hash); hash_hit(&b->label_sets, &at);
          hash_next(&b->label_sets, &at)) {

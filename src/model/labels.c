@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "model/stream.h"
 #include "model/units.h"
 
 // --- tag filters ---
@@ -305,53 +306,73 @@ static void report_conflicts(const struct model_profile *p, struct ignored_unit 
     }
 }
 
-uint32_t *model_label_units(const struct model_profile *p, struct arena *arena,
-                            void (*conflict)(void *ctx, struct str key, struct str used,
-                                             struct str others),
-                            void *ctx)
+// The unit of each numeric label key: the first one that occurs.
+struct unit_choice {
+    struct arena *arena;
+    uint32_t *units; // by key
+    bool *is_key;
+    struct ignored_unit *ignored;
+    size_t n_ignored, cap_ignored;
+};
+
+static void choose_label_unit(struct unit_choice *c, const struct model_label *l)
 {
-    uint32_t *units = arena_array(arena, p->strings->n + 1, sizeof *units);
-    memset(units, 0xff, p->strings->n * sizeof *units);
-    if (!p->label_set)
-        return units;
-    bool *seen = arena_array(arena, p->n_label_sets, sizeof *seen);
-    bool *is_key = arena_array(arena, p->strings->n + 1, sizeof *is_key);
-    struct ignored_unit *ignored = NULL;
-    size_t n_ignored = 0, cap = 0, n_strings = p->strings->n;
+    c->is_key[l->key] = true;
+    if (!l->unit)
+        return;
+    if (c->units[l->key] == MODEL_NONE)
+        c->units[l->key] = l->unit;
+    if (c->units[l->key] == l->unit)
+        return;
+    for (size_t i = 0; i < c->n_ignored; i++)
+        if (c->ignored[i].key == l->key && c->ignored[i].unit == l->unit)
+            return;
+    c->ignored =
+        arena_push(c->arena, c->ignored, c->n_ignored, &c->cap_ignored, sizeof *c->ignored);
+    c->ignored[c->n_ignored++] = (struct ignored_unit){l->key, l->unit};
+}
+
+static void choose_units_of_samples(struct unit_choice *c, const struct model_profile *p)
+{
+    bool *seen = arena_array(c->arena, p->n_label_sets, sizeof *seen);
     for (size_t i = 0; i < p->n_samples; i++) {
         const struct model_label_set *set = &p->label_sets[p->label_set[i]];
         if (seen[p->label_set[i]])
             continue;
         seen[p->label_set[i]] = true;
-        for (uint32_t k = 0; k < set->n; k++) {
-            const struct model_label *l = &p->labels[set->first + k];
-            if (!l->is_number)
-                continue;
-            is_key[l->key] = true;
-            if (!l->unit)
-                continue;
-            if (units[l->key] == MODEL_NONE)
-                units[l->key] = l->unit;
-            if (units[l->key] == l->unit)
-                continue;
-            size_t at = 0;
-            while (at < n_ignored && (ignored[at].key != l->key || ignored[at].unit != l->unit))
-                at++;
-            if (at == n_ignored) {
-                ignored = arena_push(arena, ignored, n_ignored, &cap, sizeof *ignored);
-                ignored[n_ignored++] = (struct ignored_unit){l->key, l->unit};
-            }
-        }
+        for (uint32_t k = 0; k < set->n; k++)
+            if (p->labels[set->first + k].is_number)
+                choose_label_unit(c, &p->labels[set->first + k]);
     }
+}
+
+uint32_t *model_label_units(const struct model_profile *p, struct arena *arena,
+                            void (*conflict)(void *ctx, struct str key, struct str used,
+                                             struct str others),
+                            void *ctx)
+{
+    size_t n_strings = p->strings->n;
+    struct unit_choice c = {.arena = arena};
+    c.units = arena_array(arena, n_strings + 1, sizeof *c.units);
+    memset(c.units, 0xff, n_strings * sizeof *c.units);
+    if (p->stream ? !p->stream->has_labels : !p->label_set)
+        return c.units;
+    c.is_key = arena_array(arena, n_strings + 1, sizeof *c.is_key);
+    if (p->stream)
+        for (size_t i = 0; i < p->stream->n_number_labels; i++)
+            choose_label_unit(&c, &p->stream->number_labels[i]);
+    else
+        choose_units_of_samples(&c, p);
+    uint32_t *units = c.units;
     uint32_t bytes = model_intern(p->strings, STR("bytes"));
     for (uint32_t id = 0; id < n_strings; id++) {
-        if (!is_key[id] || units[id] != MODEL_NONE)
+        if (!c.is_key[id] || units[id] != MODEL_NONE)
             continue;
         struct str key = model_str(p, id);
         units[id] = str_eq(key, STR("alignment")) || str_eq(key, STR("request")) ? bytes : id;
     }
     if (conflict)
-        report_conflicts(p, ignored, n_ignored, units, arena, conflict, ctx);
+        report_conflicts(p, c.ignored, c.n_ignored, units, arena, conflict, ctx);
     return units;
 }
 

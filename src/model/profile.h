@@ -86,6 +86,10 @@ struct model_profile {
     uint32_t n_types, n_mappings, n_functions, n_locations, n_lines, n_label_sets, n_labels,
         n_comments;
 
+    // The samples, if they are still encoded (model/stream.h); the columns below are then NULL. The
+    // usual NULL: they are decoded.
+    const struct model_stream *stream;
+
     // One entry per sample.
     size_t n_samples;
     int64_t *values;   // n_types per sample
@@ -152,8 +156,9 @@ struct model_profile *model_profile_derive(const struct model_profile *p, struct
 // e filled on failure.
 int model_type_index(const struct model_profile *p, struct str text, struct err *e);
 
-// Sorts labels into the order of label sets.
-void model_sort_labels(const struct model_strings *strings, struct model_label *labels, size_t n);
+// Sorts labels into the order of label sets. Allocates scratch memory in arena if there are many.
+void model_sort_labels(const struct model_strings *strings, struct model_label *labels, size_t n,
+                       struct arena *arena);
 uint64_t model_hash_labels(const struct model_label *labels, size_t n);
 bool model_same_labels(const struct model_label *a, const struct model_label *b, size_t n);
 

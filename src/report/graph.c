@@ -2,10 +2,9 @@
 // node and edge shows whether the current sample was already counted.
 #include "report/tagger.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "model/stream.h"
 #include "model/units.h"
 
 int64_t graph_value(int64_t value, int64_t divisor)
@@ -144,95 +143,105 @@ struct graph *graph_new_nodes(struct report *r)
 
 // --- values ---
 
-struct sum {
-    int64_t cum, flat;
+// Kept small: all nodes should fit the cache.
+struct node_sum {
+    int64_t cum;
     size_t seen; // the last counted sample, plus one
-    int64_t cum_div, flat_div;
 };
 
-// A range of samples, counted by its own thread.
-struct part {
+// What one thread counted.
+struct value_counts {
+    struct node_sum *sums; // by node
+    int64_t *cum_div;      // of means
+    int64_t *flat, *flat_div;
+};
+
+// The nodes of a location that has at most two (most have one, which then stands in both places).
+// Otherwise second is MODEL_NONE.
+struct node_pair {
+    uint32_t first, second;
+};
+
+struct value_counter {
     const struct graph *g;
-    const uint32_t *only; // the node of each location that has exactly one (most have)
-    size_t from, to;
-    struct sum *sums; // by node
+    const struct node_pair *pairs;             // by location
+    struct value_counts counts[PARALLEL_MOST]; // by worker
 };
 
-static inline void count_node(struct sum *sum, size_t sample, struct weight w)
+// Without branches: whether a location has an inlined call is hard to predict.
+static inline void count_node(struct value_counts *c, uint32_t node, size_t sample, struct weight w)
 {
-    if (sum->seen == sample + 1)
-        return;
+    struct node_sum *sum = &c->sums[node];
+    int64_t mask = -(int64_t)(sum->seen != sample + 1);
     sum->seen = sample + 1;
-    sum->cum = units_add(sum->cum, w.value);
-    sum->cum_div = units_add(sum->cum_div, w.divisor);
+    sum->cum = units_add(sum->cum, w.value & mask);
+    if (w.divisor)
+        c->cum_div[node] = units_add(c->cum_div[node], w.divisor & mask);
 }
 
-static void *count_part(void *context)
+static void count_location(const struct value_counter *counter, struct value_counts *c,
+                           uint32_t location, size_t sample, struct weight w)
 {
-    const struct part *part = context;
-    const struct graph *g = part->g;
-    const struct model_profile *p = g->p;
-    for (size_t s = part->from; s < part->to; s++) {
-        struct weight w = sample_weight(g, s);
+    const struct graph *g = counter->g;
+    for (uint32_t k = g->first_node[location]; k < g->first_node[location + 1]; k++)
+        count_node(c, g->location_nodes[k], sample, w);
+}
+
+static void count_window(void *context, struct parallel_worker *worker,
+                         const struct model_profile *p, size_t first)
+{
+    struct value_counter *counter = context;
+    const struct graph *g = counter->g;
+    const struct node_pair *pairs = counter->pairs;
+    struct value_counts *c = &counter->counts[worker->index];
+    if (!c->sums) {
+        c->sums = arena_array(worker->arena, g->n_nodes + 1, sizeof *c->sums);
+        c->cum_div = arena_array(worker->arena, g->n_nodes + 1, sizeof *c->cum_div);
+        c->flat = arena_array(worker->arena, g->n_nodes + 1, sizeof *c->flat);
+        c->flat_div = arena_array(worker->arena, g->n_nodes + 1, sizeof *c->flat_div);
+    }
+    for (size_t s = 0; s < p->n_samples; s++) {
+        struct weight w = sample_weight(g, p, s);
         uint32_t len = p->stack_len[s];
         if ((w.value == 0 && w.divisor == 0) || len == 0)
             continue;
         const uint32_t *frames = model_stack(p, s);
         for (uint32_t i = 0; i < len; i++) {
-            uint32_t node = part->only[frames[i]];
-            if (node != MODEL_NONE) {
-                count_node(&part->sums[node], s, w);
+            struct node_pair nodes = pairs[frames[i]];
+            if (nodes.second == MODEL_NONE) {
+                count_location(counter, c, frames[i], first + s, w);
                 continue;
             }
-            for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++)
-                count_node(&part->sums[g->location_nodes[k]], s, w);
+            count_node(c, nodes.first, first + s, w);
+            count_node(c, nodes.second, first + s, w);
         }
-        struct sum *leaf = &part->sums[g->location_nodes[g->first_node[frames[0]]]];
-        leaf->flat = units_add(leaf->flat, w.value);
-        leaf->flat_div = units_add(leaf->flat_div, w.divisor);
+        uint32_t leaf = g->location_nodes[g->first_node[frames[0]]];
+        c->flat[leaf] = units_add(c->flat[leaf], w.value);
+        c->flat_div[leaf] = units_add(c->flat_div[leaf], w.divisor);
     }
-    return NULL;
 }
-
-enum { MOST_PARTS = 4, WORTH_A_THREAD = 100000 };
 
 static void count_graph_samples(struct graph *g)
 {
     const struct model_profile *p = g->p;
-    uint32_t *only = arena_array(g->arena, p->n_locations + 1, sizeof *only);
-    for (uint32_t i = 0; i < p->n_locations; i++)
-        only[i] = g->first_node[i + 1] - g->first_node[i] == 1 ? g->location_nodes[g->first_node[i]]
-                                                               : MODEL_NONE;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t n = p->n_samples / WORTH_A_THREAD;
-    n = n > MOST_PARTS ? MOST_PARTS : n;
-    n = processors > 0 && n > (size_t)processors ? (size_t)processors : n;
-    n = n ? n : 1;
-    struct part parts[MOST_PARTS];
-    pthread_t threads[MOST_PARTS];
-    bool started[MOST_PARTS] = {false};
-    for (size_t i = 0; i < n; i++)
-        parts[i] = (struct part){
-            .g = g,
-            .only = only,
-            .from = p->n_samples / n * i,
-            .to = i + 1 == n ? p->n_samples : p->n_samples / n * (i + 1),
-            .sums = arena_array(g->arena, g->n_nodes + 1, sizeof(struct sum)),
-        };
-    for (size_t i = 1; i < n; i++)
-        started[i] = pthread_create(&threads[i], NULL, count_part, &parts[i]) == 0;
-    for (size_t i = 0; i < n; i++) {
-        if (started[i])
-            pthread_join(threads[i], NULL);
-        else
-            count_part(&parts[i]);
-        for (size_t k = 0; k < g->n_nodes; k++) {
+    struct node_pair *pairs = arena_array(g->arena, p->n_locations + 1, sizeof *pairs);
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        const uint32_t *nodes = g->location_nodes + g->first_node[i];
+        uint32_t n = g->first_node[i + 1] - g->first_node[i];
+        pairs[i] = (struct node_pair){nodes[0], n > 2 ? MODEL_NONE : nodes[n - 1]};
+    }
+    struct value_counter *counter = arena_alloc(g->arena, sizeof *counter);
+    counter->g = g;
+    counter->pairs = pairs;
+    model_each_window(p, g->arena, 0, count_window, counter);
+    for (unsigned i = 0; i < PARALLEL_MOST; i++) {
+        const struct value_counts *c = &counter->counts[i];
+        for (size_t k = 0; c->sums && k < g->n_nodes; k++) {
             struct node *node = &g->nodes[k];
-            const struct sum *sum = &parts[i].sums[k];
-            node->cum = units_add(node->cum, sum->cum);
-            node->flat = units_add(node->flat, sum->flat);
-            node->cum_div = units_add(node->cum_div, sum->cum_div);
-            node->flat_div = units_add(node->flat_div, sum->flat_div);
+            node->cum = units_add(node->cum, c->sums[k].cum);
+            node->flat = units_add(node->flat, c->flat[k]);
+            node->cum_div = units_add(node->cum_div, c->cum_div[k]);
+            node->flat_div = units_add(node->flat_div, c->flat_div[k]);
         }
     }
 }
@@ -270,179 +279,4 @@ struct graph *graph_new_values(struct report *r)
     struct graph *g = graph_alloc(r);
     graph_count_values(g);
     return g;
-}
-
-// --- edges ---
-
-struct connector {
-    struct graph *g;
-    struct hash_table index;
-    // The last edge into each node: stacks are often similar.
-    struct {
-        uint32_t parent, edge;
-    } * last;
-};
-
-static uint32_t find_or_add_edge(struct connector *c, uint32_t src, uint32_t dst)
-{
-    struct graph *g = c->g;
-    if (c->last[dst].parent == src)
-        return c->last[dst].edge;
-    uint64_t hash = hash_mix(src, dst);
-    uint32_t edge = MODEL_NONE;
-    for (struct hash_probe at = hash_find(&c->index, hash); hash_hit(&c->index, &at);
-         hash_next(&c->index, &at)) {
-        if (g->edges[at.item].src == src && g->edges[at.item].dst == dst) {
-            edge = at.item;
-            break;
-        }
-    }
-    if (edge == MODEL_NONE) {
-        g->edges = arena_push(g->arena, g->edges, g->n_edges, &g->cap_edges, sizeof *g->edges);
-        edge = (uint32_t)g->n_edges++;
-        g->edges[edge] = (struct edge){.src = src, .dst = dst, .is_inline = true};
-        hash_add(&c->index, g->arena, hash, edge);
-    }
-    c->last[dst].parent = src;
-    c->last[dst].edge = edge;
-    return edge;
-}
-
-// Counts a sample once per edge; the outermost occurrence decides its flags.
-static inline void add_to_edge(struct connector *c, uint32_t src, uint32_t dst, size_t sample,
-                               struct weight w, bool residual, bool is_inline)
-{
-    uint32_t index = find_or_add_edge(c, src, dst);
-    struct edge *e = &c->g->edges[index];
-    if (e->seen == sample + 1)
-        return;
-    e->seen = sample + 1;
-    e->weight = units_add(e->weight, w.value);
-    e->weight_div = units_add(e->weight_div, w.divisor);
-    e->residual |= residual;
-    e->is_inline &= is_inline;
-}
-
-static void connect_sample(struct connector *c, size_t s)
-{
-    struct graph *g = c->g;
-    const struct model_profile *p = g->p;
-    struct weight w = sample_weight(g, s);
-    if (w.value == 0 && w.divisor == 0)
-        return;
-    const uint32_t *frames = model_stack(p, s);
-    uint32_t parent = MODEL_NONE;
-    bool residual = false;
-    for (uint32_t i = p->stack_len[s]; i-- > 0;) {
-        uint32_t first = g->first_node[frames[i]], last = g->first_node[frames[i] + 1] - 1;
-        for (uint32_t k = last + 1; k-- > first;) {
-            uint32_t node = g->location_nodes[k];
-            if (g->is_kept && !g->is_kept[node]) {
-                residual = true;
-                continue;
-            }
-            if (parent != MODEL_NONE && parent != node)
-                add_to_edge(c, parent, node, s, w, residual, k != last);
-            parent = node;
-            residual = false;
-        }
-    }
-}
-
-// Finds only edges into the nodes of interest, and if outgoing also out of them. Other frames cost
-// only a lookup.
-static void connect_some(struct connector *c, const bool *interest, bool outgoing)
-{
-    struct graph *g = c->g;
-    const struct model_profile *p = g->p;
-    // For each location: whether it has such a node, and its innermost and outermost kept node.
-    uint8_t *interesting = arena_array(g->arena, p->n_locations + 1, 1);
-    uint32_t *innermost = arena_array(g->arena, p->n_locations + 1, sizeof *innermost);
-    uint32_t *outermost = arena_array(g->arena, p->n_locations + 1, sizeof *outermost);
-    for (uint32_t i = 0; i < p->n_locations; i++) {
-        innermost[i] = outermost[i] = MODEL_NONE;
-        for (uint32_t k = g->first_node[i + 1]; k-- > g->first_node[i];) {
-            uint32_t node = g->location_nodes[k];
-            if (g->is_kept && !g->is_kept[node])
-                continue;
-            interesting[i] |= interest[node];
-            innermost[i] = node;
-            if (outermost[i] == MODEL_NONE)
-                outermost[i] = node;
-        }
-    }
-    for (size_t s = 0; s < p->n_samples; s++) {
-        struct weight w = sample_weight(g, s);
-        if (w.value == 0 && w.divisor == 0)
-            continue;
-        const uint32_t *frames = model_stack(p, s);
-        uint32_t n = p->stack_len[s];
-        for (uint32_t i = n; i-- > 0;) {
-            arena_spend(g->arena, 1);
-            if (!interesting[frames[i]])
-                continue;
-            uint32_t parent = MODEL_NONE;
-            for (uint32_t up = i + 1; up < n && parent == MODEL_NONE; up++) {
-                arena_spend(g->arena, 1);
-                parent = innermost[frames[up]];
-            }
-            uint32_t first = g->first_node[frames[i]], last = g->first_node[frames[i] + 1] - 1;
-            for (uint32_t k = last + 1; k-- > first;) {
-                uint32_t node = g->location_nodes[k];
-                if (g->is_kept && !g->is_kept[node])
-                    continue;
-                if (parent != MODEL_NONE && parent != node &&
-                    (interest[node] || (outgoing && interest[parent])))
-                    add_to_edge(c, parent, node, s, w, false, k != last);
-                parent = node;
-            }
-            uint32_t child = MODEL_NONE;
-            if (outgoing && interest[parent])
-                for (uint32_t down = i; down-- > 0 && child == MODEL_NONE;) {
-                    arena_spend(g->arena, 1);
-                    child = outermost[frames[down]];
-                }
-            if (child != MODEL_NONE && child != parent)
-                add_to_edge(c, parent, child, s, w, false, false);
-        }
-    }
-}
-
-static void connector_init(struct connector *c, struct graph *g)
-{
-    *c = (struct connector){.g = g};
-    g->edges = NULL;
-    g->n_edges = g->cap_edges = 0;
-    hash_init(&c->index, g->arena, 1024);
-    c->last = arena_array(g->arena, g->n_nodes + 1, sizeof *c->last);
-    memset(c->last, 0xff, g->n_nodes * sizeof *c->last);
-}
-
-void graph_connect(struct graph *g)
-{
-    struct connector c;
-    connector_init(&c, g);
-    for (size_t s = 0; s < g->p->n_samples; s++) {
-        arena_spend(g->arena, 1 + g->p->stack_len[s]);
-        connect_sample(&c, s);
-    }
-}
-
-void graph_connect_inlined(struct graph *g)
-{
-    if (!g->has_inlines)
-        return;
-    struct connector c;
-    connector_init(&c, g);
-    bool *interest = arena_array(g->arena, g->n_nodes + 1, sizeof *interest);
-    for (size_t i = 0; i < g->n_nodes; i++)
-        interest[i] = g->nodes[i].may_be_inlined;
-    connect_some(&c, interest, false);
-}
-
-void graph_connect_around(struct graph *g, const bool *interest)
-{
-    struct connector c;
-    connector_init(&c, g);
-    connect_some(&c, interest, true);
 }

@@ -21,7 +21,7 @@ struct node {
 struct edge {
     uint32_t src, dst;
     int64_t weight, weight_div;
-    size_t seen;    // the last counted sample, plus one
+    size_t first;   // the first sample with it
     uint32_t place; // position among the edges before sorting
     bool residual, is_inline, dead;
 };

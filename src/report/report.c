@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include "model/stream.h"
 #include "model/units.h"
 #include "report/formats.h"
 #include "report/object.h"
@@ -11,6 +12,12 @@ int64_t report_total(const struct model_profile *p, uint32_t type, bool mean)
     uint32_t base = model_find_string(p->strings, STR("pprof::base"));
     uint32_t yes = model_find_string(p->strings, STR("true"));
     int64_t total = 0, div = 0, base_total = 0, base_div = 0;
+    // Encoded samples have no such label.
+    if (p->stream) {
+        total = p->stream->absolute[type];
+        div = mean ? p->stream->first_value : 0;
+        return div ? units_div(total, div) : total;
+    }
     for (size_t i = 0; i < p->n_samples; i++) {
         const int64_t *values = model_values(p, i);
         int64_t v = units_abs(values[type]), d = mean ? values[0] : 0;

@@ -137,7 +137,7 @@ static void tag_leaves(struct tagger *t)
     const struct graph *g = t->g;
     const struct model_profile *p = g->p;
     for (size_t s = 0; s < p->n_samples; s++) {
-        struct weight w = sample_weight(g, s);
+        struct weight w = sample_weight(g, p, s);
         if ((w.value == 0 && w.divisor == 0) || p->stack_len[s] == 0)
             continue;
         const struct tag_set *set = tagger_set(t, s);
@@ -154,7 +154,7 @@ static void tag_stacks(struct tagger *t)
     const struct model_profile *p = g->p;
     size_t *seen = arena_array(g->arena, g->n_nodes + 1, sizeof *seen);
     for (size_t s = 0; s < p->n_samples; s++) {
-        struct weight w = sample_weight(g, s);
+        struct weight w = sample_weight(g, p, s);
         const struct tag_set *set = tagger_set(t, s);
         arena_spend(g->arena, 1 + p->stack_len[s]);
         if ((w.value == 0 && w.divisor == 0) || tag_set_is_empty(set))
@@ -176,6 +176,8 @@ void graph_tag(struct graph *g, bool leaves_only)
 {
     struct tagger t;
     tagger_init(&t, g);
+    if (!g->p->label_set)
+        return;
     tag_leaves(&t);
     t.known_only = leaves_only;
     tag_stacks(&t);

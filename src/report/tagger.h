@@ -8,9 +8,11 @@ struct weight {
     int64_t value, divisor;
 };
 
-static inline struct weight sample_weight(const struct graph *g, size_t sample)
+// p is g->p, or a window of it.
+static inline struct weight sample_weight(const struct graph *g, const struct model_profile *p,
+                                          size_t sample)
 {
-    const int64_t *values = model_values(g->p, sample);
+    const int64_t *values = model_values(p, sample);
     return (struct weight){values[g->r->o.type], g->r->o.mean ? values[0] : 0};
 }
 

@@ -16,7 +16,7 @@ void graph_build_tree(struct graph *g)
     struct tagger tagger;
     tagger_init(&tagger, g);
     for (size_t s = 0; s < p->n_samples; s++) {
-        struct weight w = sample_weight(g, s);
+        struct weight w = sample_weight(g, p, s);
         if (w.value == 0 && w.divisor == 0)
             continue;
         const struct tag_set *tags = tagger_set(&tagger, s);

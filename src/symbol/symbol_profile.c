@@ -87,7 +87,7 @@ static uint32_t symbolize_intern_function(struct work *w, const struct symbol_fr
 }
 
 static void set_lines(struct work *w, struct model_mapping *m, struct model_location *l,
-                      struct symbol_frame *frames, int n)
+                      const struct symbol_frame *frames, int n)
 {
     struct model_profile *q = w->q;
     if (n == 0)
@@ -96,23 +96,17 @@ static void set_lines(struct work *w, struct model_mapping *m, struct model_loca
     l->n_lines = (uint32_t)n;
     l->is_folded = false;
     for (int i = 0; i < n; i++) {
+        struct symbol_frame frame = frames[i];
         if (w->options->fast)
-            frames[i].file = NULL; // only a guess from the symbol table; pprof omits it too
-        m->has_functions |= frames[i].name && *frames[i].name;
-        m->has_filenames |= frames[i].file && *frames[i].file;
-        m->has_line_numbers |= frames[i].line != 0;
-        uint32_t function = symbolize_intern_function(w, &frames[i]);
+            frame.file = NULL; // only a guess from the symbol table; pprof omits it too
+        m->has_functions |= frame.name && *frame.name;
+        m->has_filenames |= frame.file && *frame.file;
+        m->has_line_numbers |= frame.line != 0;
+        uint32_t function = symbolize_intern_function(w, &frame);
         q->lines = arena_push(w->arena, q->lines, q->n_lines, &w->cap_lines, sizeof *q->lines);
-        q->lines[q->n_lines++] = (struct model_line){frames[i].line, frames[i].column, function};
+        q->lines[q->n_lines++] = (struct model_line){frame.line, frame.column, function};
     }
     m->has_inline_frames = true;
-}
-
-static void resolve_location(struct work *w, struct model_mapping *m, struct model_location *l,
-                             uint64_t vaddr)
-{
-    struct symbol_frame frames[SYMBOL_FRAMES_MAX];
-    set_lines(w, m, l, frames, symbol_lookup(w->file, vaddr, frames, SYMBOL_FRAMES_MAX));
 }
 
 // Sets the locations of a mapping that options->known knows, and marks them. Returns their number.
@@ -214,14 +208,21 @@ static struct symbol_file *open_fetched(struct work *w, const struct symbol_opti
     return file;
 }
 
+// The options with which files are opened. Names are demangled at the end, once per function.
+static struct symbol_options file_options(const struct work *w)
+{
+    struct symbol_options options = w->options->files;
+    options.symbols_only = w->options->fast;
+    options.demangle = DEMANGLE_NONE;
+    return options;
+}
+
 // Opens the binary of m, and reports failures through note. Returns NULL on failure; sets *missing
 // if the binary was not found.
 static struct symbol_file *open_mapping(struct work *w, const struct model_mapping *m,
                                         bool *missing)
 {
-    struct symbol_options options = w->options->files;
-    options.symbols_only = w->options->fast;
-    options.demangle = DEMANGLE_NONE; // demangled at the end, once per function
+    struct symbol_options options = file_options(w);
     struct str file = model_str(w->q, m->file), id = model_str(w->q, m->build_id);
     char name[PATH_MAX], what[PATH_MAX + 256];
     snprintf(name, sizeof name, "%.*s", (int)file.n, file.p);
@@ -270,6 +271,36 @@ static int compare_target_addresses(const void *a, const void *b)
     return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
 }
 
+struct resolution {
+    struct work *w;
+    struct model_mapping *mapping;
+    const struct target *targets;
+};
+
+static bool resolve_target(void *context, size_t i, const struct symbol_frame *frames, int n)
+{
+    const struct resolution *r = context;
+    set_lines(r->w, r->mapping, &r->w->q->locations[r->targets[i].location], frames, n);
+    return true;
+}
+
+static void resolve_targets(struct resolution *r, size_t n)
+{
+    struct work *w = r->w;
+    struct symbol_frame frames[SYMBOL_FRAMES_MAX];
+    if (!w->options->lookup) {
+        for (size_t i = 0; i < n; i++)
+            resolve_target(r, i, frames,
+                           symbol_lookup(w->file, r->targets[i].vaddr, frames, SYMBOL_FRAMES_MAX));
+        return;
+    }
+    uint64_t *addrs = arena_array(w->arena, n + 1, sizeof *addrs);
+    for (size_t i = 0; i < n; i++)
+        addrs[i] = r->targets[i].vaddr;
+    struct symbol_options options = file_options(w);
+    w->options->lookup(w->file, &options, addrs, n, resolve_target, r, w->arena);
+}
+
 static void symbolize_mapping(struct work *w, uint32_t mapping, struct target *targets)
 {
     struct model_profile *q = w->q;
@@ -284,8 +315,7 @@ static void symbolize_mapping(struct work *w, uint32_t mapping, struct target *t
                       &e) == 0)
             targets[n++].location = i;
     qsort(targets, n, sizeof *targets, compare_target_addresses);
-    for (size_t i = 0; i < n; i++)
-        resolve_location(w, m, &q->locations[targets[i].location], targets[i].vaddr);
+    resolve_targets(&(struct resolution){w, m, targets}, n);
 }
 
 static void symbolize_all(struct work *w)

@@ -27,6 +27,11 @@ struct symbol_profile_options {
     int (*known)(void *ctx, uint32_t mapping, uint64_t address,
                  struct symbol_frame frames[SYMBOL_FRAMES_MAX]);
     void *known_ctx;
+    // Looks up ascending addresses, and calls call for each in order, like symbol_lookup_parallel.
+    // NULL: symbol_lookup for each. Not for files from open, unless their path leads to them.
+    void (*lookup)(struct symbol_file *file, const struct symbol_options *files,
+                   const uint64_t *addrs, size_t n, symbol_each_fn *call, void *ctx,
+                   struct arena *arena);
     // Fetches "debuginfo" or "executable" of a build id into one of files.debug_dirs, below
     // .build-id. Returns false if unavailable. NULL: fetch nothing.
     bool (*fetch)(void *ctx, const char *what, struct str build_id);

@@ -172,7 +172,7 @@ static void many_labels_have_that_order(void **state)
             .is_number = i % 3 == 0,
         };
     }
-    model_sort_labels(b->p->strings, labels, MANY);
+    model_sort_labels(b->p->strings, labels, MANY, b->arena);
     for (uint32_t i = 1; i < MANY; i++) {
         const struct model_label *x = &labels[i - 1], *y = &labels[i];
         int c = str_cmp(model_str(b->p, x->key), model_str(b->p, y->key));

@@ -11,6 +11,7 @@
 #include <zstd.h>
 
 #include "codec/compress.h"
+#include "model/parallel.h"
 
 struct packed {
     uint8_t *p;
@@ -51,24 +52,33 @@ static void inflates_to(struct packed packed, size_t limit, const void *want, si
 {
     struct compress_bytes bytes = {0};
     struct err e = {.message = ""};
-    if (compress_inflate(packed.p, packed.n, limit, &bytes, &e))
-        fail_msg("%s", e.message);
-    assert_int_equal(bytes.n, n);
-    assert_memory_equal(bytes.p, want, n);
-    compress_bytes_fini(&bytes);
-    assert_null(bytes.p);
+    for (unsigned threads = 1; threads <= 3; threads += 2) {
+        parallel_allow(threads);
+        if (compress_inflate(packed.p, packed.n, limit, &bytes, &e))
+            fail_msg("%s", e.message);
+        assert_int_equal(bytes.n, n);
+        assert_memory_equal(bytes.p, want, n);
+        compress_bytes_fini(&bytes);
+        assert_null(bytes.p);
+    }
+    parallel_allow(1);
     compress_bytes_fini(&bytes);
 }
 
-// With nothing left behind.
+// With nothing left behind, and with the same words for any number of threads.
 static void refused(struct packed packed, size_t limit, const char *why)
 {
     struct compress_bytes bytes = {0};
-    struct err e = {.message = ""};
+    struct err e = {.message = ""}, other = e;
     assert_int_equal(compress_inflate(packed.p, packed.n, limit, &bytes, &e), -1);
     if (!strstr(e.message, why))
         fail_msg("expected `%s` in `%s`", why, e.message);
     assert_null(bytes.p);
+    parallel_allow(3);
+    assert_int_equal(compress_inflate(packed.p, packed.n, limit, &bytes, &other), -1);
+    assert_string_equal(other.message, e.message);
+    assert_null(bytes.p);
+    parallel_allow(1);
 }
 
 static void formats_are_known_by_their_start(void **state)

@@ -8,9 +8,48 @@
 #include <cmocka.h>
 
 #include "codec/pprof.h"
+#include "codec/pprof_stream.h"
 #include "codec/proto.h"
+#include "model/stream.h"
 #include "stacks.h"
 #include "arena_fixture.h"
+
+static void encode(const struct model_profile *p, struct out *out)
+{
+    struct err e = {.message = ""};
+    out_init_arena(out, p->arena);
+    assert_int_equal(codec_write_pprof(p, out, &e), 0);
+}
+
+// Several threads read the same profile, or find the same error.
+static void streams_agree(uint8_t *data, size_t n, const struct model_profile *p,
+                          const struct err *e)
+{
+    for (unsigned threads = 1; threads <= 3; threads += 2) {
+        for (int keeps_encoded = 0; keeps_encoded < 2; keeps_encoded++) {
+            struct arena *own = arena_new(0);
+            struct pprof_stream_options options = {.threads = threads,
+                                                   .keeps_encoded = keeps_encoded};
+            struct model_profile *read = NULL;
+            struct err other = {.message = ""};
+            parallel_allow(threads);
+            pprof_read_stream(own, data, n, &options, &read, &other);
+            assert_int_equal(read != NULL, p != NULL);
+            if (!p)
+                assert_string_equal(other.message, e->message);
+            if (p) {
+                struct out ours, theirs;
+                assert_int_equal(read->n_samples, p->n_samples);
+                encode(p, &theirs);
+                encode(model_decode_samples(read, own), &ours);
+                assert_int_equal(ours.n, theirs.n);
+                assert_memory_equal(ours.p, theirs.p, ours.n);
+            }
+            parallel_allow(1);
+            arena_free(own);
+        }
+    }
+}
 
 // Reads a copy of its exact size, so that a sanitizer sees every byte read past its end.
 static struct model_profile *read_bytes(const void *data, size_t n, struct err *e)
@@ -18,6 +57,7 @@ static struct model_profile *read_bytes(const void *data, size_t n, struct err *
     uint8_t *copy = malloc(n ? n : 1);
     memcpy(copy, data, n);
     struct model_profile *p = codec_read_pprof(arena, copy, n, e);
+    streams_agree(copy, n, p, e);
     memset(copy, 0xa5, n);
     free(copy);
     return p;

@@ -1,0 +1,240 @@
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "codec/codec.h"
+#include "model/stream.h"
+#include "model/transform.h"
+#include "report/graph.h"
+#include "stacks.h"
+#include "arena_fixture.h"
+
+enum { TASKS = 1000 };
+
+struct tally {
+    _Atomic int runs[TASKS];
+    _Atomic int workers[PARALLEL_MOST];
+    size_t stop_at;
+};
+
+static bool count_task(void *context, struct parallel_worker *worker, size_t task)
+{
+    struct tally *t = context;
+    assert_true(worker->index < PARALLEL_MOST);
+    t->workers[worker->index]++;
+    t->runs[task]++;
+    *(size_t *)arena_alloc(worker->arena, sizeof(size_t)) = task;
+    return task != t->stop_at;
+}
+
+static void every_task_runs_once(void **state)
+{
+    for (unsigned n = 1; n <= 5; n += 2) {
+        struct tally t = {.stop_at = SIZE_MAX};
+        parallel_run(arena, n, TASKS, count_task, &t);
+        for (size_t i = 0; i < TASKS; i++)
+            assert_int_equal(t.runs[i], 1);
+        for (size_t i = n; i < PARALLEL_MOST; i++)
+            assert_int_equal(t.workers[i], 0);
+    }
+    parallel_run(arena, 3, 0, count_task, NULL);
+}
+
+static void tasks_before_a_failure_are_finished(void **state)
+{
+    for (unsigned n = 1; n <= 3; n += 2) {
+        struct tally t = {.stop_at = 300};
+        parallel_run(arena, n, TASKS, count_task, &t);
+        for (size_t i = 0; i <= 300; i++)
+            assert_int_equal(t.runs[i], 1);
+        assert_int_equal(t.runs[TASKS - 1], 0);
+    }
+}
+
+static bool nest_tasks(void *context, struct parallel_worker *worker, size_t task)
+{
+    struct tally t = {.stop_at = SIZE_MAX};
+    parallel_run(worker->arena, 3, 10, count_task, &t);
+    _Atomic int *sum = context;
+    *sum += t.workers[0];
+    return true;
+}
+
+static void tasks_within_tasks_run_on_one_thread(void **state)
+{
+    _Atomic int sum = 0;
+    parallel_run(arena, 3, 20, nest_tasks, &sum);
+    assert_int_equal(sum, 200);
+}
+
+static bool fail_in_task(void *context, struct parallel_worker *worker, size_t task)
+{
+    if (task == 7)
+        arena_fail(worker->arena, "task %zu failed", task);
+    return true;
+}
+
+static void expect_failure(unsigned n_workers)
+{
+    struct arena_trap trap;
+    struct err e = {.message = ""};
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, &e);
+        assert_string_equal(e.message, "task 7 failed");
+        return;
+    }
+    parallel_run(arena, n_workers, 20, fail_in_task, NULL);
+    fail();
+}
+
+static void failures_of_workers_reach_the_caller(void **state)
+{
+    expect_failure(1);
+    expect_failure(3);
+}
+
+static void numbers_of_threads(void **state)
+{
+    assert_int_equal(parallel_threads(), 1);
+    assert_false(parallel_is_explicit());
+    parallel_allow(0);
+    assert_int_equal(parallel_threads(), parallel_processors());
+    assert_false(parallel_is_explicit());
+    parallel_allow(7);
+    assert_int_equal(parallel_threads(), 7);
+    assert_true(parallel_is_explicit());
+    parallel_allow(1);
+}
+
+static void the_affinity_mask_counts(void **state)
+{
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    assert_true(parallel_processors() <= (unsigned)CPU_COUNT(&all));
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(parallel_processors(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+}
+
+// --- profiles ---
+
+static struct str make_encoded(void)
+{
+    struct model_builder *b = stacks_new(arena);
+    uint32_t frames[300], stack[40];
+    for (uint32_t i = 0; i < 300; i++)
+        frames[i] = stacks_frame(
+            b, str_from(arena_printf(arena, i % 3 ? "f%u@a.c#1" : "f%u@a.c#1+g%u@b.c#2", i, i / 9)),
+            MODEL_NONE, i + 1);
+    for (uint32_t i = 0; i < 3000; i++) {
+        uint32_t depth = 1 + i % 40;
+        for (uint32_t k = 0; k < depth; k++)
+            stack[k] = frames[(i * k + k) % 300];
+        if (i % 4)
+            model_build_number_label(b, STR("size"), i % 70, i % 3 ? STR("bytes") : STR("kb"));
+        model_build_label(b, STR("job"), str_from(arena_printf(arena, "j%u", i % 90)));
+        model_build_sample(b, stack, depth, (int64_t[]){i % 7 ? (int64_t)i : -(int64_t)i});
+    }
+    return stacks_bytes(b->p, arena);
+}
+
+static char *report_on(const struct model_profile *p, enum report_format format)
+{
+    struct err e = {.message = ""};
+    struct report r = {.p = p, .arena = arena, .o = {.format = format, .ratio = 1}};
+    r.o.node_fraction = 0.005;
+    r.o.edge_fraction = 0.001;
+    r.o.unit = r.o.output_unit = STR("count");
+    r.o.label_units = model_label_units(p, arena, NULL, NULL);
+    r.total = report_total(p, 0, false);
+    struct out out;
+    out_init_arena(&out, arena);
+    if (report_write(&r, &out, &e))
+        fail_msg("%s", e.message);
+    struct str text = out_result(&out);
+    return arena_copy(arena, text.p, text.n);
+}
+
+static void reports_do_not_depend_on_threads(void **state)
+{
+    struct str bytes = make_encoded();
+    struct err e = {.message = ""};
+    static const enum report_format formats[] = {REPORT_TEXT, REPORT_TREE, REPORT_TAGS,
+                                                 REPORT_TOPPROTO};
+    const struct model_profile *serial =
+        codec_read_pprof(arena, (const uint8_t *)bytes.p, bytes.n, &e);
+    char *expected[4];
+    for (size_t i = 0; i < 4; i++)
+        expected[i] = report_on(serial, formats[i]);
+    for (unsigned threads = 1; threads <= 5; threads += 2) {
+        for (int keeps_encoded = 0; keeps_encoded < 2; keeps_encoded++) {
+            struct codec_parallel parallel = {.threads = threads, .keeps_encoded = keeps_encoded};
+            parallel_allow(threads);
+            const struct model_profile *p = codec_read_parallel(arena, (const uint8_t *)bytes.p,
+                                                                bytes.n, NULL, &parallel, NULL, &e);
+            assert_non_null(p);
+            assert_int_equal(p->stream != NULL, keeps_encoded);
+            for (size_t i = 0; i < 4; i++)
+                assert_string_equal(report_on(p, formats[i]), expected[i]);
+            assert_string_equal(stacks_text(model_decode_samples(p, arena), arena),
+                                stacks_text(serial, arena));
+            parallel_allow(1);
+        }
+    }
+}
+
+static void decode_changed(const struct model_profile *p)
+{
+    struct arena_trap trap;
+    struct err e = {.message = ""};
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, &e);
+        assert_non_null(strstr(e.message, "changed while it was read"));
+        return;
+    }
+    model_decode_samples(p, arena);
+    arena_try_end(arena);
+}
+
+// A file that changes between the passes.
+static void changed_data_is_detected(void **state)
+{
+    struct str bytes = make_encoded();
+    struct err e = {.message = ""};
+    struct codec_parallel parallel = {.threads = 3, .keeps_encoded = true};
+    parallel_allow(3);
+    for (size_t at = 0; at < bytes.n; at += 4001) {
+        uint8_t *copy = (uint8_t *)arena_copy(arena, bytes.p, bytes.n);
+        const struct model_profile *p =
+            codec_read_parallel(arena, copy, bytes.n, NULL, &parallel, NULL, &e);
+        assert_non_null(p);
+        copy[at] ^= 0xff;
+        decode_changed(p);
+    }
+    parallel_allow(1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_task_runs_once),
+        cmocka_unit_test(tasks_before_a_failure_are_finished),
+        cmocka_unit_test(tasks_within_tasks_run_on_one_thread),
+        cmocka_unit_test(failures_of_workers_reach_the_caller),
+        cmocka_unit_test(numbers_of_threads),
+        cmocka_unit_test(the_affinity_mask_counts),
+        cmocka_unit_test(reports_do_not_depend_on_threads),
+        cmocka_unit_test(changed_data_is_detected),
+    };
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
+}
