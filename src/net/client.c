@@ -107,7 +107,7 @@ static void client_answer_too_large(struct exchange *x)
     if (x->limit >> 20)
         snprintf(x->reason, sizeof x->reason, "the answer is larger than %zu MiB", x->limit >> 20);
     else
-        snprintf(x->reason, sizeof x->reason, "the answer is larger than %zu bytes", x->limit);
+        snprintf(x->reason, sizeof x->reason, "the response is larger than %zu bytes", x->limit);
 }
 
 static void client_evict(struct exchange *x)

@@ -91,7 +91,7 @@ static void make_receivers(struct alerts *a, struct server_config *config)
 }
 
 // Returns how long nothing is due, in ms.
-static int do_what_is_due(struct alerts *a)
+static int send_due_alerts(struct alerts *a)
 {
     int64_t now = budget_now(), first = now + IDLE_MS * INT64_C(1000000);
     for (size_t i = 0; i < a->n_receivers; i++) {
@@ -139,7 +139,7 @@ static void *send_alerts(void *context)
             alerts_count(a, 0, 0);
         if (woken)
             wake_receivers(a);
-        int wait = do_what_is_due(a);
+        int wait = send_due_alerts(a);
         if (a->client)
             net_client_wait(a->client, wait);
         pthread_mutex_lock(&w->lock);

@@ -67,12 +67,13 @@ static int choose_tenant(struct call *c, const struct server_access *access)
     if (asked.n && (allowed || access)) {
         if (!allowed) {
             call_fail(c, CALL_PERMISSION_DENIED, 0,
-                      "X-Scope-OrgID: these credentials do not belong to that tenant");
+                      "these credentials are not valid for the tenant in X-Scope-OrgID");
             return -1;
         }
         if (!limits_is_tenant(asked)) {
-            call_fail(c, CALL_UNAUTHENTICATED, 0,
-                      "X-Scope-OrgID: 1 to 150 of letters, digits and !._*'()- are a tenant");
+            call_fail(
+                c, CALL_UNAUTHENTICATED, 0,
+                "invalid tenant in X-Scope-OrgID; expected 1 to 150 letters, digits and !._*'()-");
             return -1;
         }
         name = asked;
@@ -100,7 +101,8 @@ static int check_scope(struct call *c, unsigned scope, const struct server_acces
         return -1;
     }
     if (!((*access)->scopes & scope)) {
-        call_fail(c, CALL_PERMISSION_DENIED, 0, "these credentials may not %s",
+        call_fail(c, CALL_PERMISSION_DENIED, 0,
+                  "these credentials do not have the permission to %s",
                   scope & SCOPE_PUSH    ? "push"
                   : scope == SCOPE_READ ? "read"
                                         : "manage the server");

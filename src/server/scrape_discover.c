@@ -7,7 +7,7 @@ enum { LABELS_MAX = 256 }; // of a group: looked up one by one
 
 static const struct str default_tenant = STR("anonymous");
 
-static struct str find(const struct store_label *labels, size_t n, struct str name)
+static struct str find_target(const struct store_label *labels, size_t n, struct str name)
 {
     for (size_t i = 0; i < n; i++)
         if (str_eq(labels[i].name, name))
@@ -15,7 +15,7 @@ static struct str find(const struct store_label *labels, size_t n, struct str na
     return (struct str){NULL, 0};
 }
 
-static void escape(struct out *out, struct str s)
+static void escape_target(struct out *out, struct str s)
 {
     static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < s.n; i++) {
@@ -35,9 +35,9 @@ static void put_parameter(struct out *out, struct str name, struct str value, bo
 {
     out_char(out, *first ? '?' : '&');
     *first = false;
-    escape(out, name);
+    escape_target(out, name);
     out_char(out, '=');
-    escape(out, value);
+    escape_target(out, value);
 }
 
 int64_t scrape_seconds(const struct scrape_target *t)
@@ -53,8 +53,8 @@ static const char *make_url(struct scrape_job *job, const struct scrape_profile 
 {
     const struct scrape_config *c = job->config;
     struct out *out = &job->text;
-    struct str scheme = find(labels, n, STR("__scheme__"));
-    struct str address = find(labels, n, STR("__address__"));
+    struct str scheme = find_target(labels, n, STR("__scheme__"));
+    struct str address = find_target(labels, n, STR("__address__"));
     bool first = memchr(p->path.p, '?', p->path.n) == NULL;
     out->n = 0;
     out_str(out, scheme.n ? scheme : c->scheme);
@@ -75,14 +75,15 @@ static const char *make_url(struct scrape_job *job, const struct scrape_profile 
     return arena_copy(job->arena, out->p, out->n);
 }
 
-static struct str copy_text(struct arena *arena, struct str s)
+static struct str copy_target_text(struct arena *arena, struct str s)
 {
     return (struct str){arena_copy(arena, s.p, s.n), s.n};
 }
 
-static void add(struct store_label *labels, size_t *n, struct str name, struct str value)
+static void add_discovered_label(struct store_label *labels, size_t *n, struct str name,
+                                 struct str value)
 {
-    if (value.n && !find(labels, *n, name).p)
+    if (value.n && !find_target(labels, *n, name).p)
         labels[(*n)++] = (struct store_label){name, value};
 }
 
@@ -94,10 +95,11 @@ static void series_labels(const struct scrape_config *c, const struct store_labe
     for (size_t i = 0; i < n; i++)
         if (!str_starts(labels[i].name, STR("__")))
             target->labels[target->n_labels++] = labels[i];
-    add(target->labels, &target->n_labels, STR("instance"), find(labels, n, STR("__address__")));
-    add(target->labels, &target->n_labels, STR("service_name"),
-        find(target->labels, target->n_labels, STR("job")));
-    add(target->labels, &target->n_labels, STR("service_name"), c->job);
+    add_discovered_label(target->labels, &target->n_labels, STR("instance"),
+                         find_target(labels, n, STR("__address__")));
+    add_discovered_label(target->labels, &target->n_labels, STR("service_name"),
+                         find_target(target->labels, target->n_labels, STR("job")));
+    add_discovered_label(target->labels, &target->n_labels, STR("service_name"), c->job);
 }
 
 static const char *make_key(struct scrape_job *job, const struct scrape_target *t)
@@ -168,26 +170,26 @@ static int add_target(struct scrape_job *job, const struct target_group *group, 
     for (size_t i = 0; i < group->n_labels; i++)
         if (!discovered || !c->tenant.n || !str_eq(group->labels[i].name, STR("__tenant_id__")))
             // Copies: the answer of a discovery URL is freed when the next one comes.
-            labels[n++] = (struct store_label){copy_text(arena, group->labels[i].name),
-                                               copy_text(arena, group->labels[i].value)};
-    address = copy_text(arena, address);
-    add(labels, &n, STR("__address__"), address);
-    add(labels, &n, STR("__scheme__"), c->scheme);
-    add(labels, &n, STR("job"), c->job);
+            labels[n++] = (struct store_label){copy_target_text(arena, group->labels[i].name),
+                                               copy_target_text(arena, group->labels[i].value)};
+    address = copy_target_text(arena, address);
+    add_discovered_label(labels, &n, STR("__address__"), address);
+    add_discovered_label(labels, &n, STR("__scheme__"), c->scheme);
+    add_discovered_label(labels, &n, STR("job"), c->job);
     for (size_t i = 0; i < c->n_params; i++)
-        add(labels, &n,
-            str_from(
-                arena_printf(arena, "__param_%.*s", (int)c->params[i].name.n, c->params[i].name.p)),
-            c->params[i].value);
+        add_discovered_label(labels, &n,
+                             str_from(arena_printf(arena, "__param_%.*s", (int)c->params[i].name.n,
+                                                   c->params[i].name.p)),
+                             c->params[i].value);
     if (scrape_relabel(job->rules, &labels, &n, arena, &keep, e))
         return -1;
-    address = find(labels, n, STR("__address__"));
+    address = find_target(labels, n, STR("__address__"));
     if (!keep || !address.n)
         return 0;
-    struct str tenant = find(labels, n, STR("__tenant_id__"));
+    struct str tenant = find_target(labels, n, STR("__tenant_id__"));
     if (!tenant.n)
         tenant = c->tenant.n ? c->tenant : default_tenant;
-    struct str scheme = find(labels, n, STR("__scheme__"));
+    struct str scheme = find_target(labels, n, STR("__scheme__"));
     if (check_target(tenant, scheme.n ? scheme : c->scheme, address, e))
         return -1;
     if (job->addresses++ >= c->target_limit)
