@@ -67,7 +67,7 @@ static int choose_tenant(struct call *c, const struct server_access *access)
     if (asked.n && (allowed || access)) {
         if (!allowed) {
             call_fail(c, CALL_PERMISSION_DENIED, 0,
-                      "these credentials are not valid for the tenant in X-Scope-OrgID");
+                      "X-Scope-OrgID: these credentials do not belong to that tenant");
             return -1;
         }
         if (!limits_is_tenant(asked)) {
@@ -101,8 +101,7 @@ static int check_scope(struct call *c, unsigned scope, const struct server_acces
         return -1;
     }
     if (!((*access)->scopes & scope)) {
-        call_fail(c, CALL_PERMISSION_DENIED, 0,
-                  "these credentials do not have the permission to %s",
+        call_fail(c, CALL_PERMISSION_DENIED, 0, "these credentials may not %s",
                   scope & SCOPE_PUSH    ? "push"
                   : scope == SCOPE_READ ? "read"
                                         : "manage the server");
