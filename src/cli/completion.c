@@ -280,7 +280,10 @@ int command_completion(int argc, char **argv)
     } else if (strcmp(shell, "fish") == 0) {
         put_fish_script(stdout);
     } else {
-        fputs("kiln: no shell; expected `kiln completion bash`, zsh or fish\n", stderr);
+        fprintf(stderr,
+                *shell ? "kiln: unknown shell \"%s\"; expected bash, zsh or fish\n"
+                       : "kiln: no shell; expected bash, zsh or fish\n",
+                shell);
         return 2;
     }
     return 0;

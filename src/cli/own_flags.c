@@ -56,8 +56,8 @@ static const struct own_flag server_flags[] = {
 static const struct own_flag push_flags[] = {
     {"label", "NAME=VALUE",
      "label of the profiles; may be repeated\n"
-     "service_name is the service (default unknown_service). __name__, such as\n"
-     "process_cpu or memory, is guessed if it is not given"},
+     "service_name is the service (default unknown_service); __name__, such\n"
+     "as process_cpu or memory, is guessed if it is not given"},
     {"backfill", NULL, "accept profiles older than limits.past; needs the admin scope"},
     REMOTE_FLAGS,
     {0},
