@@ -504,11 +504,30 @@ static int run_call(struct call *call, int argc, char **argv, struct err *e)
     return call->command->run(call, e);
 }
 
+static bool is_help_option(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
+// Whether a command that parses its own arguments is called for its help.
+static bool wants_own_help(const struct command *command, int argc, char **argv)
+{
+    // Others than options may be the arguments of a program or of another command.
+    bool passes_on = command->main == command_run || command->main == command_query ||
+                     command->main == command_pprof;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (is_help_option(argv[i]))
+            return command->main != command_pprof || argc == 2;
+        if (passes_on && argv[i][0] != '-')
+            break;
+    }
+    return false;
+}
+
 int command_main(const struct command *command, int argc, char **argv)
 {
     if (command->main) {
-        bool asks = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-        if (!asks)
+        if (!wants_own_help(command, argc, argv))
             return command->main(argc, argv);
         help_command(command, stdout);
         return 0;

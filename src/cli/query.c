@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/commands.h"
+#include "cli/own_flags.h"
 #include "cli/query_changes.h"
 #include "cli/query_function.h"
 #include "cli/remote_profile.h"
@@ -135,8 +135,6 @@ static int print_function(const struct query *q, struct err *e)
 
 static int print_changes(const struct query *q, struct err *e)
 {
-    if (q->n_rest)
-        return err_set(e, "unexpected argument \"%s\"", q->rest[0]);
     struct query_changes c = {.remote = q->remote,
                               .selector = q->selector,
                               .type = q->type,
@@ -240,18 +238,34 @@ static int parse_query(struct query *q, int argc, char **argv, struct err *e)
 
 static const char *const query_names[] = {"types", "labels", "series", "function", "changes", NULL};
 
+static bool is_own_query(const char *what)
+{
+    for (const char *const *name = query_names; *name; name++)
+        if (strcmp(what, *name) == 0)
+            return true;
+    return false;
+}
+
+static int refuse_argument(const struct query *q, struct err *e)
+{
+    const char *argument = q->rest[0];
+    if (argument[0] == '-' && argument[1])
+        return own_flag_unknown("query", argument, e);
+    return err_set(e, "unexpected argument \"%s\"; write a selector as '{service_name=\"%s\"}'",
+                   argument, argument);
+}
+
 // The queries that are not a command's are in query_names.
 static int check_query_name(const struct query *q, struct err *e)
 {
     const struct command *command = command_find(q->what);
     if (strcmp(q->what, "pprof") == 0 || (command && command->run))
         return 0;
+    if (is_own_query(q->what))
+        return 0;
     struct suggestion near = suggest_command(str_from(q->what));
-    for (const char *const *name = query_names; *name; name++) {
-        if (strcmp(q->what, *name) == 0)
-            return 0;
+    for (const char *const *name = query_names; *name; name++)
         suggest_try(&near, *name);
-    }
     for (const struct command *c = commands; c->name; c++)
         if (c->run)
             suggest_try(&near, c->name);
@@ -269,6 +283,8 @@ static int run_query(struct query *q, struct err *e)
     bool selected = q->selector != NULL;
     if (!selected)
         q->selector = "{}";
+    if (is_own_query(q->what) && strcmp(q->what, "function") != 0 && q->n_rest)
+        return refuse_argument(q, e);
     if (changes)
         return print_changes(q, e);
     if (!q->from)
