@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/help.h"
 #include "cli/own_flags.h"
 #include "cli/query_changes.h"
 #include "cli/query_function.h"
@@ -177,6 +178,8 @@ static int show_profile(const struct query *q, struct err *e)
 {
     bool diff = strcmp(q->what, "diff") == 0, raw = strcmp(q->what, "pprof") == 0;
     const struct command *command = command_find(raw ? "convert" : q->what);
+    if (raw && !q->n_rest)
+        return err_set(e, "no output file; try `kiln query pprof OUT.pb.gz`");
     const char **argv = arena_array(q->arena, q->n_rest + 5, sizeof *argv);
     int argc = 0;
     argv[argc++] = command->name;
@@ -191,8 +194,6 @@ static int show_profile(const struct query *q, struct err *e)
         return -1;
     if (!(argv[argc++] = fetch_profile(q, &now, diff ? &before : NULL, e)))
         return -1;
-    if (raw && !q->n_rest)
-        return err_set(e, "no output file; try `kiln query pprof OUT.pb.gz`");
     if (raw) { // convert IN OUT
         const char *profile = argv[argc - 1];
         argv[2] = argv[1];
@@ -246,9 +247,14 @@ static bool is_own_query(const char *what)
     return false;
 }
 
+// The queries that are not a command's take no arguments, except for a function's name.
 static int refuse_argument(const struct query *q, struct err *e)
 {
     const char *argument = q->rest[0];
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0) {
+        help_command(command_find("query"), stdout);
+        return 0;
+    }
     if (argument[0] == '-' && argument[1])
         return own_flag_unknown("query", argument, e);
     return err_set(e, "unexpected argument \"%s\"; write a selector as '{service_name=\"%s\"}'",
