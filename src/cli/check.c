@@ -63,7 +63,7 @@ static void judge_peak(struct check *c, const struct check_budget *budget,
         return;
     }
     item.verdict = CHECK_UNDECIDED;
-    item.reason = "it cannot be measured where /proc/self/clear_refs is not writable";
+    item.reason = "cannot be measured because /proc/self/clear_refs is not writable";
     check_add(c, item);
 }
 

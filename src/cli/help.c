@@ -28,11 +28,11 @@ static const struct {
     {OPTION_TOP | OPTION_DIFF | OPTION_CHECK | OPTION_FLAME | OPTION_WEB | OPTION_CONVERT |
          OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR,
      "Options"},
-    {OPTION_NODES | OPTION_GRAPH, "What is shown, and in which order"},
+    {OPTION_NODES | OPTION_GRAPH, "Selection and order"},
     {OPTION_LISTING, "Source and machine code"},
     {OPTION_VALUES, "Values"},
     {OPTION_FILTER, "Filters"},
-    {OPTION_BASE | OPTION_SOURCE, "Where profiles come from"},
+    {OPTION_BASE | OPTION_SOURCE, "Sources of profiles"},
 };
 
 static void put_option(const struct option *option, FILE *to)

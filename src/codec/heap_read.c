@@ -141,7 +141,7 @@ static void heap_read_totals(const struct heap_head *head, struct codec_heap_tot
 static void heap_add_comments(struct reader *r, const struct codec_heap_totals *t)
 {
     char text[300];
-    int n = snprintf(text, sizeof text, "kiln: heap: %llu samples, %lld bytes in use at the most",
+    int n = snprintf(text, sizeof text, "kiln: heap: %llu samples, at most %lld bytes in use",
                      (unsigned long long)t->samples, (long long)t->peak);
     model_build_comment(&r->b, (struct str){text, (size_t)n});
     if (t->untracked == 0 && t->stackless == 0 && t->nested == 0)

@@ -81,8 +81,7 @@ static void make_receivers(struct alerts *a, struct server_config *config)
     a->client = net_client_new(&e);
     a->receivers = a->client ? calloc(config->n_alerts, sizeof *a->receivers) : NULL;
     if (!a->receivers) {
-        server_log("error", "no alerts will be sent", "component", "alerts", "error", e.message,
-                   NULL);
+        server_log("error", "alerts are off", "component", "alerts", "error", e.message, NULL);
         return;
     }
     a->n_receivers = config->n_alerts;
@@ -188,7 +187,7 @@ struct alerts *alerts_new(struct server *s)
                                 .interrupt = wake_client,
                                 .context = a,
                                 .component = "alerts",
-                                .failure = "no alerts will be sent"};
+                                .failure = "alerts are off"};
     worker_init(&a->worker);
     return a;
 }

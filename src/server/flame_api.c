@@ -246,7 +246,8 @@ static int split_sides(struct call *c, struct store_select selects[2], struct qu
     return 0;
 }
 
-static const char COUNTED[] = "Some profiles lack sample weights: each count is taken for a sample";
+static const char COUNTED[] =
+    "Some profiles have no sample weights: each count is treated as a sample";
 
 static void draw_stored(struct call *c)
 {

@@ -393,7 +393,7 @@ struct rules *rules_new(struct server *s)
                                 .interrupt = cancel_rule,
                                 .context = r,
                                 .component = "rules",
-                                .failure = "no rule will be evaluated"};
+                                .failure = "rules are off"};
     worker_init(&r->worker);
     return r;
 }
@@ -429,9 +429,9 @@ static int by_labels(const void *a, const void *b)
 }
 
 static const char *const help[N_OF] = {
-    [OF_TOTAL] = "What a function and what it calls amounted to in the last window of its rule.",
-    [OF_SELF] = "The same without what it calls.",
-    [OF_ALL] = "What everything amounted to that the rule's query selects, for a share.",
+    [OF_TOTAL] = "Cost of a function including its callees in the last window of its rule.",
+    [OF_SELF] = "Cost of a function without its callees in the last window of its rule.",
+    [OF_ALL] = "Total of the query of a rule, to compute shares.",
 };
 static const char *const kinds[N_OF] = {"", "self_", "service_"};
 

@@ -166,7 +166,7 @@ int scrape_store(struct server *s, const struct scrape_target *target, struct sc
 void scrape_explain(const struct net_answer *answer, struct scrape_health *health)
 {
     if (answer->status == 200) {
-        snprintf(health->error, sizeof health->error, "the target is gone");
+        snprintf(health->error, sizeof health->error, "the target was removed");
         return;
     }
     outgoing_explain(answer, "the target", health->error, sizeof health->error);

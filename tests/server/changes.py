@@ -212,7 +212,7 @@ def annotations(s, kiln):
     got = run('--service', 'shop', '--tag', 'deploy', '--time', str(T + HOUR), '1.6')
     same('kiln annotate', (got.returncode, got.stdout), (0, '3\n'))
     same('it is there', listed()[0], {'id': 3, 'time': (T + HOUR) * 1000, 'timeEnd': (T + HOUR) * 1000, 'text': '1.6', 'tags': ['deploy', 'service_name:shop']})
-    for words, text in ([], 'no text'), (['a', 'b'], 'quote it'), (['--what', 'x'], 'unknown option'), (['--time', '9' * 30, 'x'], 'invalid time'):
+    for words, text in ([], 'no text'), (['a', 'b'], 'quote the text'), (['--what', 'x'], 'unknown option'), (['--time', '9' * 30, 'x'], 'invalid time'):
         got = run(*words)
         check(f'kiln annotate {words}', got.returncode == 2 and text in got.stderr, (got.returncode, got.stderr))
     got = run('x', token='read-of-one')
@@ -227,7 +227,7 @@ def command(s, kiln):
     same('--json', [x['function'] for x in json.loads(run('--json', '{service_name="shop"}').stdout)['changes']], ['hot'])
     got = run('{service_name="calm"}')
     check('no change', got.returncode == 0 and not got.stdout and 'no changes' in got.stderr and 'changes.enabled' not in got.stderr, got)
-    for words, text in (['{region="eu"}'], 'service_name'), (['--state', 'x'], 'state'), (['x'], 'unknown argument'):
+    for words, text in (['{region="eu"}'], 'service_name'), (['--state', 'x'], 'state'), (['x'], 'unexpected argument'):
         got = run(*words)
         check(f'kiln query changes {words}', got.returncode == 2 and text in got.stderr, (got.returncode, got.stderr))
 

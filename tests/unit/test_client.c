@@ -219,15 +219,15 @@ static void is_bounded(void **state)
     const struct net_request plain = {0};
     struct net_answer a = ask(h, "/endless", plain);
     assert_int_equal(a.status, 0);
-    assert_string_equal(a.error.message, "the answer is larger than 1 MiB");
+    assert_string_equal(a.error.message, "the response is larger than 1 MiB");
     a = ask(h, "/huge", plain);
     assert_int_equal(a.status, 0);
-    assert_string_equal(a.error.message, "the answer is larger than 1 MiB");
+    assert_string_equal(a.error.message, "the response is larger than 1 MiB");
     a = ask(h, "/heads", plain);
     assert_int_equal(a.status, 0);
     assert_non_null(strstr(a.error.message, "head is larger"));
     a = ask(h, "/fine", (struct net_request){.limit = 1});
-    assert_string_equal(a.error.message, "the answer is larger than 1 bytes");
+    assert_string_equal(a.error.message, "the response is larger than 1 bytes");
     a = ask(h, "/fine", plain);
     assert_int_equal(a.status, 200);
     assert_string_equal(a.content_type, "a/b");
