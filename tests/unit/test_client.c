@@ -225,7 +225,7 @@ static void is_bounded(void **state)
     assert_string_equal(a.error.message, "the response is larger than 1 MiB");
     a = ask(h, "/heads", plain);
     assert_int_equal(a.status, 0);
-    assert_non_null(strstr(a.error.message, "head is larger"));
+    assert_non_null(strstr(a.error.message, "headers of the response are larger"));
     a = ask(h, "/fine", (struct net_request){.limit = 1});
     assert_string_equal(a.error.message, "the response is larger than 1 bytes");
     a = ask(h, "/fine", plain);
