@@ -189,7 +189,7 @@ const { base, proxy, check, eventually, frames, until, open, idle, close, shot, 
   const page = await open("/explore?query=" + encodeURIComponent('{service_name="shop"}'));
   await page.fill(".selector", '{service_name="shop", region=eu}');
   await page.keyboard.press("Enter");
-  await eventually(() => page.innerText("main"), (text) => text.includes("a quoted value is expected at byte 30"), "typed: explained as well");
+  await eventually(() => page.innerText("main"), (text) => text.includes("expected a quoted value at byte 30"), "typed: explained as well");
   check(await page.locator(".flame canvas").count() === 0, "without the data of another selector");
   await page.fill(".selector", "{service_name='shop', region=`eu`}");
   await page.keyboard.press("Enter");
