@@ -66,7 +66,7 @@ chaos: build
 	@tests/server/chaos build/kiln --seconds=$(SECONDS)
 
 format:
-	@git ls-files -co --exclude-standard '*.c' '*.h' ':!tests/golden' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' ':!tests/golden' | xargs clang-format -i
 
 install: build
 	@meson install -C build

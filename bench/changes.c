@@ -1,7 +1,7 @@
 // Watches the fleet of bench/fleet.h for changes, window by window, as the server does.
 //
-// usage: changes SERVICES DAYS REGRESSIONS EVERY FOLDED...
-// EVERY: hours between two looks.
+// usage: changes SERVICES DAYS REGRESSIONS EVERY SEED FOLDED...
+// EVERY: hours between two looks. SEED: another fleet for each number.
 // FOLDED: profiles as folded stacks; each service resamples one of them.
 // Prints `kind fields...` lines; bench/changes makes tables and verdicts of them.
 #include <time.h>
@@ -258,12 +258,13 @@ static void cusum(void)
 
 int main(int argc, char **argv)
 {
-    if (argc < 6) {
-        fprintf(stderr, "usage: changes SERVICES DAYS REGRESSIONS EVERY FOLDED...\n");
+    if (argc < 7) {
+        fprintf(stderr, "usage: changes SERVICES DAYS REGRESSIONS EVERY SEED FOLDED...\n");
         return 2;
     }
+    random_seed(strtoul(argv[5], NULL, 10));
     make_fleet(strtoul(argv[1], NULL, 10), strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10),
-               argv + 5, (size_t)argc - 5);
+               argv + 6, (size_t)argc - 6);
     size_t functions = 0, stacks = 0;
     for (size_t i = 0; i < n_services; i++) {
         functions += fleet[i].n_names;

@@ -332,6 +332,7 @@ void capture_after_fork_in_child(void)
         t->tid != atomic_load(&capture_state.helper))
         unwind_avoid_loader();
     clock_after_fork_in_child();
+    handler_after_fork_in_child();
     thread_slots_after_fork_in_child();
     signal_stack_after_fork_in_child();
     scan_after_fork_in_child();

@@ -106,6 +106,16 @@ static bool would_reach_program(const siginfo_t *info)
            (info->si_code == SI_KERNEL && !atomic_load(&capture_state.process_period_us));
 }
 
+static long handler_own_pid(void)
+{
+    return process_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+static long handler_own_tid(void)
+{
+    return process_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
 // Ends the process as the kernel does for an unhandled signal.
 static void exit_by_default_action(int signal)
 {
@@ -118,13 +128,13 @@ static void exit_by_default_action(int signal)
         return;
     // Another handler is installed that we do not know of yet, and it has called ours: then the
     // signal is handled.
-    if (syscall(SYS_rt_sigaction, signal, NULL, &now, sizeof none) == 0 &&
+    if (process_call(SYS_rt_sigaction, signal, 0, (long)&now, sizeof none, 0, 0) == 0 &&
         (now.handler != (uintptr_t)handler_entry ||
          handler_program_action()->function != (uintptr_t)SIG_DFL))
         return;
-    syscall(SYS_rt_sigaction, signal, &action, NULL, sizeof none);
-    syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), signal);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
+    process_call(SYS_rt_sigaction, signal, (long)&action, 0, sizeof none, 0, 0);
+    process_call(SYS_tgkill, handler_own_pid(), handler_own_tid(), signal, 0, 0, 0);
+    process_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&none, 0, sizeof none, 0, 0);
 }
 
 static uint64_t context_mask(const ucontext_t *context)
@@ -136,16 +146,6 @@ static uint64_t context_mask(const ucontext_t *context)
 static void block_sigprof(ucontext_t *context)
 {
     *(uint64_t *)&context->uc_sigmask |= thread_sigprof_bit;
-}
-
-static long handler_own_pid(void)
-{
-    return process_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
-}
-
-static long handler_own_tid(void)
-{
-    return process_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
 static void send_to_self(int signal, siginfo_t *info)
@@ -167,6 +167,11 @@ static void requeue_signal(int signal, siginfo_t *info)
 // Cache of the calling thread's slot and tid.
 static __thread struct capture_thread *own_slot INITIAL_EXEC;
 static __thread pid_t own_tid INITIAL_EXEC;
+
+void handler_after_fork_in_child(void)
+{
+    own_slot = NULL;
+}
 
 bool capture_is_paused(void)
 {

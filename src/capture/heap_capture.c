@@ -229,7 +229,7 @@ void capture_heap_after_fork_in_child(void)
     for (int i = 0; heap_tables.scratches && i < HEAP_SCRATCHES; i++)
         atomic_store(&heap_tables.scratches[i].busy, 0);
     // Threads that are not sampled may have held the loader's lock.
-    if (atomic_load(&capture_state.n_slots) == 0)
+    if (!atomic_load(&capture_state.slots[0]))
         unwind_avoid_loader();
     heap_tables.pid = capture_state.pid = sandbox_confines_caller() ? 0 : getpid();
     if (!heap_tables.shared)

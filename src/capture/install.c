@@ -9,6 +9,8 @@
 #include "capture/on_stack.h"
 #include "process/call.h"
 #include "process/own_threads.h"
+#include "process/process.h"
+#include "process/sandbox.h"
 
 // Missing in older headers.
 #ifndef AT_MINSIGSTKSZ
@@ -111,6 +113,37 @@ bool capture_program_action(const struct sigaction *wanted, struct sigaction *ol
         copy.sa_flags |= RESTORER;
         set_program_action(&copy);
         install_sigprof_handler();
+    }
+    return true;
+}
+
+static bool are_actions_readable(const struct process_action *wanted,
+                                 const struct process_action *old)
+{
+    return (!wanted || process_readable((uintptr_t)wanted, sizeof *wanted)) &&
+           (!old || process_readable((uintptr_t)old, sizeof *old));
+}
+
+// The same for a program that calls syscall().
+static bool set_action_by_syscall(int signal, const struct process_action *wanted,
+                                  struct process_action *old)
+{
+    struct sigaction now = {.sa_flags = 0}, had = {.sa_flags = 0};
+    if (signal != SIGPROF || handler_is_confined() || !process_is_us() ||
+        !are_actions_readable(wanted, old))
+        return false;
+    if (wanted) {
+        now.sa_sigaction = (void (*)(int, siginfo_t *, void *))wanted->handler;
+        now.sa_flags = (int)wanted->flags;
+        memcpy(&now.sa_mask, &wanted->mask, sizeof wanted->mask);
+    }
+    if (!capture_program_action(wanted ? &now : NULL, &had))
+        return false;
+    if (old) {
+        *old = (struct process_action){.handler = (uintptr_t)had.sa_sigaction,
+                                       .flags = (unsigned)had.sa_flags,
+                                       .restorer = (uintptr_t)had.sa_restorer};
+        memcpy(&old->mask, &had.sa_mask, sizeof old->mask);
     }
     return true;
 }
@@ -226,6 +259,12 @@ void handler_before_confinement(void)
         on_stack_before_confinement(kernel_sigaction);
 }
 
+static void leave_out_traced(void)
+{
+    if (!sandbox_confines_caller())
+        capture_leave_out_self();
+}
+
 int handler_install(struct err *e)
 {
     if (atomic_load(&installed))
@@ -244,6 +283,8 @@ int handler_install(struct err *e)
         return err_set(e, "cannot install the handler of SIGPROF: %s", strerror(errno));
     atomic_store(&restorer, old.sa_restorer);
     atomic_store(&installed, true);
+    process_on_sigaction(set_action_by_syscall);
+    process_on_trace(leave_out_traced);
     if (sandbox_scope() != SANDBOX_FREE)
         handler_before_confinement();
     if (sigaction_is_interposed)

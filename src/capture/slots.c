@@ -282,11 +282,22 @@ static void reset_ring(struct ring *r)
     atomic_store(&r->unticked_ns, 0);
 }
 
+// A child that resets many slots and lanes copies all their pages, which takes milliseconds, and
+// most children run another program soon. So the child leaves them and maps new ones if needed.
+static void drop_slots(void)
+{
+    atomic_store(&capture_state.n_slots, 0);
+    drop_free_lanes();
+    free_lanes.at = free_lanes.end = NULL;
+}
+
 // Timers do not survive fork, so all slots become free. Rings in shared memory belong to the
 // parent.
 void thread_slots_after_fork_in_child(void)
 {
     thread_slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    if (atomic_load(&capture_state.n_slots) > SLAB_SLOTS)
+        drop_slots();
     if (capture_state.ring_memory)
         drop_free_lanes();
     for (uint32_t i = 0; i < THREAD_BUCKETS; i++)

@@ -352,6 +352,7 @@ void handler_drop_pending_ticks(void);
 void handler_resume(struct capture_thread *t);
 // The same by another thread, which holds the lock. cpu: the thread's CPU time now.
 void handler_resume_other(struct capture_thread *t, uint64_t cpu);
+void handler_after_fork_in_child(void);
 // Stops the ticks of the calling thread while a handler of the program runs on an alternate stack
 // that has no room for one. All signals must be blocked; sp is the interrupted stack pointer.
 // Returns false if ticks were stopped before or cannot be stopped. Uses no thread-local storage.

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "changes/runs.h"
-#include "stats/distribution.h"
 
 enum {
     LEAST = 2,      // windows, one after the other
@@ -300,22 +299,6 @@ static bool is_confirmed(struct stats_functions *f, const struct stats_entry *e)
 
 // --- a comparison ---
 
-// Work that does not depend on requests takes a larger share of pods with fewer of them. A change
-// must be more than that, by more than noise: of work that does not depend on requests at all, that
-// is all that differs. load: of a profile of the new version / of the old one.
-static bool is_due_to_load(const struct stats_report *report, double load, double level,
-                           const struct stats_entry *e)
-{
-    double sign = e->after > e->before ? 1 : -1;
-    double ratio = load > 0 && isfinite(load) ? 1 / load : 1;
-    ratio = sign * (ratio - 1) > 0 ? ratio : 1;
-    double expected = ratio * e->before;
-    double deviation = hypot(ratio * e->deviations[0], e->deviations[1]);
-    if (ratio != 1)
-        deviation = hypot(deviation, expected * report->scale_deviation);
-    return sign * (e->after - expected) <= stats_normal_quantile_two_sided(level) * deviation;
-}
-
 // A version without what the one before costs: that one's entry is gone when all have it.
 static bool is_undone(const struct look *l, const struct known *known, const struct stats_entry *e)
 {
@@ -397,7 +380,8 @@ static void keep_certain(struct canary *k, const struct run *run, const struct k
     size_t kept = 0;
     for (size_t i = 0; i < report->n; i++) {
         const struct stats_entry *e = &report->entries[i];
-        is_out[i] = !is_confirmed(pods, e) || is_due_to_load(report, load, level, e);
+        is_out[i] = !is_confirmed(pods, e) ||
+                    stats_entry_is_due_to_load(e, load, report->scale_deviation, level);
     }
     for (size_t i = 0; i < report->n; i++) {
         struct stats_entry *e = &entries[kept];

@@ -19,6 +19,12 @@ static void check_add(struct check *c, struct check_item item)
     c->n++;
 }
 
+static void check_add_type(struct check *c, struct str type)
+{
+    c->types = arena_push(c->arena, c->types, c->n_types, &c->cap_types, sizeof *c->types);
+    c->types[c->n_types++] = type;
+}
+
 enum check_verdict check_outcome(const struct check *c)
 {
     return c->n_by_verdict[CHECK_FAILED]      ? CHECK_FAILED
@@ -57,6 +63,7 @@ static void judge_peak(struct check *c, const struct check_budget *budget,
     struct check_item item = {.type = STR("peak_memory"),
                               .unit = STR("bytes"),
                               .budget = check_budget_total(budget, STR("peak_memory"))};
+    check_add_type(c, item.type);
     if (peaks) {
         struct stats_change change = stats_test_means(peaks, c->n_profiles);
         judge_total(c, item, &change);
@@ -185,6 +192,7 @@ static int compare_type(struct check *c, const struct check_budget *budget,
     c->is_heap = c->n ? c->is_heap : d.is_heap;
     if (ARENA_TRY(c->arena, trap))
         return arena_caught(c->arena, e);
+    check_add_type(c, d.type);
     if (!shares)
         judge_total(c,
                     (struct check_item){.type = d.type,
@@ -267,13 +275,14 @@ static void note_unused_budgets(const struct check *c, const struct check_budget
                                 const struct call *call)
 {
     struct str type;
-    if (*call->remote && check_budget_type(budget, 0).n)
+    bool is_total;
+    if (*call->remote && check_budget_type(budget, 0, &is_total).n && is_total)
         call_note("budgets of totals do not apply to --server, which compares shares");
-    for (size_t i = 0; !*call->remote && (type = check_budget_type(budget, i)).n; i++) {
+    for (size_t i = 0; (type = check_budget_type(budget, i, &is_total)).n; i++) {
         size_t k = 0;
-        while (k < c->n && !str_eq(c->items[k].type, type))
+        while (k < c->n_types && !str_eq(c->types[k], type))
             k++;
-        if (k == c->n)
+        if (k == c->n_types && !(is_total && *call->remote))
             call_note(arena_printf(c->arena, "budget of %.*s: the profiles have no such type",
                                    (int)type.n, type.p));
     }

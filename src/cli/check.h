@@ -20,8 +20,8 @@ struct check_budget;
 struct check_budget *check_budget_read(const char *file, struct arena *arena, struct err *e);
 // Allowed growth of the whole program, relative to its baseline value.
 double check_budget_total(const struct check_budget *b, struct str type);
-// The i-th type with a budget for the whole program; empty: there are no more.
-struct str check_budget_type(const struct check_budget *b, size_t i);
+// The i-th type with a budget, those for the whole program first; empty: there are no more.
+struct str check_budget_type(const struct check_budget *b, size_t i, bool *is_total);
 struct check_allowance check_budget_function(const struct check_budget *b, struct str type,
                                              struct str function);
 
@@ -53,6 +53,8 @@ struct check {
     size_t n, cap;
     size_t n_by_verdict[3];
     size_t n_improved; // functions
+    struct str *types; // that were compared
+    size_t n_types, cap_types;
     const char *picture;
 };
 

@@ -59,6 +59,9 @@ static int read_limits(struct yaml_reader *r, const char *key, yaml_node_t *node
         if (yaml_text(r, key, name, &limits->items[i].type) ||
             read_share(r, limits->items[i].type.p, value, &limits->items[i].growth))
             return -1;
+        for (size_t k = 0; k < i; k++)
+            if (str_eq(limits->items[k].type, limits->items[i].type))
+                return yaml_fail(r, name, key, "%s is set twice", limits->items[i].type.p);
     }
     return 0;
 }
@@ -129,9 +132,16 @@ double check_budget_total(const struct check_budget *b, struct str type)
     return find_limit(&b->total, type, default_total);
 }
 
-struct str check_budget_type(const struct check_budget *b, size_t i)
+struct str check_budget_type(const struct check_budget *b, size_t i, bool *is_total)
 {
-    return i < b->total.n ? b->total.items[i].type : STR("");
+    *is_total = i < b->total.n;
+    if (*is_total)
+        return b->total.items[i].type;
+    i -= b->total.n;
+    for (size_t k = 0; k < b->n_functions; i -= b->functions[k++].growth.n)
+        if (i < b->functions[k].growth.n)
+            return b->functions[k].growth.items[i].type;
+    return STR("");
 }
 
 struct check_allowance check_budget_function(const struct check_budget *b, struct str type,

@@ -11,7 +11,7 @@ static const char *const verdicts[] = {"passed", "undecided", "failed"};
 static const char *value_text(const struct check_item *i, double value, struct arena *arena)
 {
     char text[256];
-    units_label(text, sizeof text, units_truncate(round(value)), i->unit, STR("auto"));
+    units_label(text, sizeof text, units_round(value), i->unit, STR("auto"));
     return arena_printf(arena, "%s", text);
 }
 

@@ -54,9 +54,10 @@ static void sort_diff_rows(struct table *t, struct arena *arena)
         const struct stats_function *row = &f->rows[i];
         struct shown s = {row, diff_change(t->d, &row->self), diff_change(t->d, &row->total)};
         bool is_marked = s.flat.mark == STATS_CHANGED || s.cum.mark == STATS_CHANGED;
-        t->n_changed += diff_sort_key(&s, t->by_cum)->change != 0;
+        bool is_caller = !is_marked && s.cum.mark == STATS_CALLEE;
+        t->n_changed += diff_sort_key(&s, t->by_cum)->change != 0 || is_marked || is_caller;
         t->n_marked += is_marked;
-        t->n_callers += !is_marked && s.cum.mark == STATS_CALLEE;
+        t->n_callers += is_caller;
         if (!t->call->significant || is_marked)
             t->rows[t->n++] = s;
     }
@@ -100,8 +101,7 @@ static double round_to_two_digits(double value)
 
 static struct str diff_label(const struct table *t, char *text, size_t size, double value)
 {
-    return (struct str){text,
-                        units_label(text, size, units_truncate(round(value)), t->d->unit, t->unit)};
+    return (struct str){text, units_label(text, size, units_round(value), t->d->unit, t->unit)};
 }
 
 static void put_diff_value(const struct table *t, const char *sign, double value, enum style style,
@@ -209,13 +209,21 @@ static void put_diff_table(const struct table *t)
         limit = (size_t)t->call->config.node_count;
     else if (t->call->config.node_count < 0 && t->t->rows)
         limit = t->t->rows > 11 ? t->t->rows - 6 : 5;
-    size_t i = 0, unchanged = 0;
-    for (; i < t->n && i < limit; i++) {
+    size_t more = 0, hidden = 0, shown = 0;
+    for (size_t i = 0; i < t->n; i++) {
         const struct shown *s = &t->rows[i];
+        // The values that are not sorted by may have changed alone.
         if (diff_sort_key(s, t->by_cum)->change == 0) {
-            unchanged = t->n - i;
-            break;
+            bool marked = s->flat.mark == STATS_CHANGED || s->cum.mark == STATS_CHANGED;
+            hidden += marked && measures == 1;
+            if (!marked || measures == 1)
+                continue;
         }
+        if (shown == limit) {
+            more++;
+            continue;
+        }
+        shown++;
         put_diff_change(t, t->by_cum ? &s->cum : &s->flat);
         if (measures > 1)
             put_diff_change(t, t->by_cum ? &s->flat : &s->cum);
@@ -223,9 +231,15 @@ static void put_diff_table(const struct table *t)
         put_diff_name(t, s, columns == 0 ? 0 : columns > used + 12 ? columns - used : 12);
         out_char(t->out, '\n');
     }
-    if (i < t->n && unchanged == 0) {
-        char text[80];
-        snprintf(text, sizeof text, "%zu more; -n 0 shows all", t->n - i);
+    char text[80];
+    if (more) {
+        snprintf(text, sizeof text, "%zu more; -n 0 shows all", more);
+        terminal_put(t->t, t->out, str_from(text), STYLE_DIM, 0);
+        out_char(t->out, '\n');
+    }
+    if (hidden) {
+        snprintf(text, sizeof text, "%zu changed only because of their callees; --%s shows them",
+                 hidden, t->by_cum ? "flat" : "cum");
         terminal_put(t->t, t->out, str_from(text), STYLE_DIM, 0);
         out_char(t->out, '\n');
     }

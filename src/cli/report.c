@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include "cli/diff.h"
 #include "cli/output.h"
 #include "cli/present.h"
+#include "model/transform.h"
 
 static int finish_report_output(struct out *out, int result, struct err *e)
 {
@@ -53,6 +55,38 @@ static bool is_for_people(enum report_format format)
            format == REPORT_DISASM;
 }
 
+static bool is_within_noise(const void *context, struct str name)
+{
+    struct diff *d = (struct diff *)context;
+    size_t n = d->functions.n;
+    uint32_t row = stats_functions_find(&d->functions, name);
+    return row >= n || (d->functions.rows[row].self.mark == STATS_NOISE &&
+                        d->functions.rows[row].total.mark == STATS_NOISE);
+}
+
+// Which nodes of a difference are gray. In the difference that is drawn, equal parts cancel out;
+// noise needs both sides.
+static int find_noise(struct call *call, size_t first, struct report *r, struct err *e)
+{
+    struct call side = *call;
+    struct diff_sides sides = {0};
+    struct diff *d = arena_alloc(call->arena, sizeof *d);
+    const char *base = *call->base ? call->base : call->diff_base;
+    *d = (struct diff){.normalized = call->config.normalize};
+    side.base = side.diff_base = "";
+    side.config.normalize = false;
+    if (call_load_side(&side, &base, 1, &sides, 0, e) ||
+        call_load_side(&side, call->arguments + first, call->n_arguments - first, &sides, 1, e) ||
+        !sides.n[0] || !sides.n[1] ||
+        model_make_compatible((struct model_profile **)sides.profiles, sides.n[0] + sides.n[1],
+                              call->arena, e) ||
+        diff_count(d, &sides, &call->config, call->arena, NULL, e))
+        return -1;
+    r->o.is_noise = is_within_noise;
+    r->o.noise_context = d;
+    return 0;
+}
+
 int command_report(struct call *call, struct err *e)
 {
     const struct view_command *command = view_command_find(call->command->name);
@@ -74,6 +108,9 @@ int command_report(struct call *call, struct err *e)
     if (view_prepare(&r, p, command, regexp, &call->config, call->arena, call_note, e))
         return -1;
     r.o.note = call_note;
+    if (r.o.format == REPORT_DOT && (*call->base || *call->diff_base) &&
+        find_noise(call, first, &r, e))
+        return -1;
     if (t.pretty && !*call->config.output && is_for_people(r.o.format))
         return present_report(call, &r, &t, e);
     // Unlike pprof, do not write large reports to a file: the user redirects them.

@@ -59,6 +59,13 @@ int64_t units_truncate(double value)
     return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;
 }
 
+int64_t units_round(double value)
+{
+    if (value >= 0x1p63)
+        return INT64_MAX;
+    return isnan(value) ? 0 : units_truncate(round(value));
+}
+
 static const struct unit *find_unit(const struct quantity *q, struct str name)
 {
     char lower[16];

@@ -5,6 +5,8 @@
 
 // Converts like Go on x86: NaN and out-of-range values become the smallest integer.
 int64_t units_truncate(double value);
+// The nearest integer; what is out of range becomes the largest or smallest.
+int64_t units_round(double value);
 
 // |value|, wrapping like Go's -value.
 static inline int64_t units_abs(int64_t value)

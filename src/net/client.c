@@ -26,6 +26,7 @@ struct exchange {
     net_done_fn *done;
     void *context;
     bool to_file, evicted, head_decides;
+    net_part_fn *part;
     int fd;
     char why[CURL_ERROR_SIZE]; // libcurl's error message
     char reason[200];          // kiln's error message, which takes precedence
@@ -171,11 +172,16 @@ static size_t client_write_file(struct exchange *x, const char *data, size_t n)
     return n;
 }
 
-static bool is_decided_by_head(const struct exchange *x)
+static bool is_answer_good(const struct exchange *x)
 {
     long status = 0;
     lib.easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
-    return x->head_decides && status / 100 == 2;
+    return status / 100 == 2;
+}
+
+static bool is_decided_by_head(const struct exchange *x)
+{
+    return x->head_decides && is_answer_good(x);
 }
 
 static size_t client_on_body(char *data, size_t size, size_t count, void *context)
@@ -185,6 +191,10 @@ static size_t client_on_body(char *data, size_t size, size_t count, void *contex
     size_t n = size * count;
     if (x->evicted || is_decided_by_head(x))
         return 0;
+    if (x->part && is_answer_good(x)) {
+        x->client->received += n;
+        return x->part(x->context, data, n) ? n : 0;
+    }
     if (n > x->limit - a->n) {
         client_answer_too_large(x);
         return 0;
@@ -267,7 +277,8 @@ static void set_options(struct exchange *x, const struct net_request *r)
     lib.easy_setopt(x->curl, CURLOPT_NOSIGNAL, 1L);
     lib.easy_setopt(x->curl, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
     lib.easy_setopt(x->curl, CURLOPT_ERRORBUFFER, x->why);
-    lib.easy_setopt(x->curl, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->limit);
+    if (!r->part)
+        lib.easy_setopt(x->curl, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->limit);
     lib.easy_setopt(x->curl, CURLOPT_WRITEFUNCTION, client_on_body);
     lib.easy_setopt(x->curl, CURLOPT_WRITEDATA, x);
     lib.easy_setopt(x->curl, CURLOPT_HEADERFUNCTION, client_on_header);
@@ -304,6 +315,7 @@ int net_client_begin(struct net_client *c, const struct net_request *r, net_done
     x->to_file = r->to_file;
     x->fd = r->fd;
     x->head_decides = r->head_decides;
+    x->part = r->part;
     x->done = done;
     x->context = context;
     x->answer.retry_after = -1;

@@ -16,6 +16,9 @@
 
 struct net_client;
 
+// Called with each part of a body as it arrives. Returns false to end the request.
+typedef bool net_part_fn(void *context, const char *data, size_t n);
+
 struct net_request {
     const char *url;
     const char *const *headers; // "Name: value", NULL-terminated; may be NULL
@@ -35,6 +38,9 @@ struct net_request {
     bool to_file;          // write the answer to fd, which stays the caller's
     int fd;
     bool head_decides; // a 2xx status completes the request; the body is not read
+    // Takes the body of a 2xx answer, whose size limit is then up to it; NULL: the body is kept.
+    // Called with the context of done.
+    net_part_fn *part;
 };
 
 struct net_answer {

@@ -22,8 +22,8 @@ enum {
     BODY_RATE = 1 << 10, // minimum bytes per second after the grace period
     SEND_RATE = 4 << 10,
     SETTLED_NS = 250000000, // age at which a new connection may be evicted
-    SLOW_NS = 2000000000,   // under memory pressure, slower transfers may be cut off
-    LARGE_PART = 8,         // of the memory: those who hold less are not cut off
+    SLOW_NS = 2000000000,   // transfers may take longer if there is room for them
+    LARGE_PART = 8,         // of memory or connections: those who hold less are not cut off
     SLICE = 128,            // connections checked per lock acquisition
 };
 
@@ -131,32 +131,83 @@ static void cut_off(struct web_server *s, struct web_connection *c)
     shutdown(c->fd, SHUT_RDWR);
 }
 
-// Evicts connections above the limit. Many new ones are a flood: then the oldest of them is
-// evicted, the sooner the more there are, so that libmicrohttpd never stops accepting. Otherwise
-// those that have waited longest are evicted, starting with those that never sent a request.
+// Returns the idle or new connection to evict. Many new ones are a flood: then the oldest of them
+// is evicted, the sooner the more there are. Otherwise those that have waited longest are evicted,
+// starting with those that never sent a request.
+static struct web_connection *find_idle(const struct web_server *s, int64_t excess, int64_t now)
+{
+    int64_t limit = s->o.connections, settled = SETTLED_NS;
+    struct web_connection *c = s->lists[WEB_LIST_NEW].first;
+    if ((int64_t)s->lists[WEB_LIST_NEW].n > limit / 4) {
+        settled = excess < limit ? SETTLED_NS / limit * (limit - excess) : 0;
+    } else if (!c || now - c->since < settled) {
+        struct web_connection *waiting = s->lists[WEB_LIST_WAITING].first;
+        c = s->lists[WEB_LIST_HEAD].first;
+        if (!c || (waiting && waiting->since < c->since))
+            c = waiting;
+    }
+    return c && now - c->since >= settled ? c : NULL;
+}
+
+// Returns the oldest transfer of a list that has taken longer than patience, of those who have many
+// connections or no credentials; of anybody if all is set.
+static struct web_connection *find_transfer(const struct web_server *s, enum web_list list,
+                                            bool all, int64_t patience, int64_t now)
+{
+    struct web_connection *c = s->lists[list].first;
+    while (c && now - c->since > patience && !all && c->owner &&
+           c->owner->under_way < s->o.connections / LARGE_PART)
+        c = c->next;
+    return c && now - c->since > patience ? c : NULL;
+}
+
+// Returns the transfer to evict: clients that send or read slowly could otherwise occupy all
+// connections that libmicrohttpd accepts.
+static struct web_connection *find_stalled(const struct web_server *s, int64_t excess, int64_t now)
+{
+    int64_t limit = s->o.connections;
+    int64_t patience = excess < limit ? SLOW_NS / limit * (limit - excess) : 0;
+    bool all = excess > limit / 2;
+    struct web_connection *body = find_transfer(s, WEB_LIST_BODY, all, patience, now),
+                          *sending = find_transfer(s, WEB_LIST_SENDING, all, patience, now);
+    return body && (!sending || body->since < sending->since) ? body : sending;
+}
+
+// Evicts connections above the limit, so that libmicrohttpd never stops accepting.
 static void evict_connections(struct web_server *s)
 {
-    int64_t now = budget_now(), limit = s->o.connections;
+    int64_t now = budget_now();
     for (;;) {
-        int64_t excess = (int64_t)(s->n_connections - s->lists[WEB_LIST_CUT].n) - limit;
-        if (excess <= 0)
-            return;
-        bool flood = (int64_t)s->lists[WEB_LIST_NEW].n > limit / 4;
-        int64_t settled = !flood           ? SETTLED_NS
-                          : excess < limit ? SETTLED_NS / limit * (limit - excess)
-                                           : 0;
-        struct web_connection *c = s->lists[WEB_LIST_NEW].first;
-        if (!flood && (!c || now - c->since < settled)) {
-            struct web_connection *waiting = s->lists[WEB_LIST_WAITING].first;
-            c = s->lists[WEB_LIST_HEAD].first;
-            if (!c || (waiting && waiting->since < c->since))
-                c = waiting;
-        }
-        if (!c || now - c->since < settled)
+        int64_t open = (int64_t)(s->n_connections - s->lists[WEB_LIST_CUT].n);
+        int64_t excess = open - s->o.connections;
+        struct web_connection *c = excess > 0 ? find_idle(s, excess, now) : NULL;
+        if (!c && excess > 0)
+            c = find_stalled(s, excess, now);
+        if (!c)
             return;
         s->cut_off++;
         cut_off(s, c);
     }
+}
+
+bool web_evict_transfer(struct web_server *s, const struct web_owner *owner)
+{
+    static const enum web_list lists[] = {WEB_LIST_BODY, WEB_LIST_SENDING};
+    struct web_connection *found = NULL;
+    int64_t now = budget_now();
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && !found; i++) {
+        struct web_connection *c = s->lists[lists[i]].first;
+        while (c && now - c->since > SLOW_NS && c->owner != owner)
+            c = c->next;
+        found = c && now - c->since > SLOW_NS ? c : NULL;
+    }
+    if (found) {
+        s->cut_off++;
+        cut_off(s, found);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return found;
 }
 
 static void begin_connection(struct web_server *s, struct MHD_Connection *c, void **context)

@@ -34,7 +34,7 @@ enum web_lane { WEB_LANE_STATUS, WEB_LANE_INGEST, WEB_LANE_QUERY, WEB_LANES };
 // A tenant. In each lane, the requests of owners take turns. account.parent is the server's.
 struct web_owner {
     struct budget_account account;
-    unsigned under_way; // requests from their head until they are answered
+    _Atomic unsigned under_way; // requests from their head until they are answered
     struct web_turn {
         struct web_request *first, **last;
         _Atomic unsigned queued; // includes the lane's inbox

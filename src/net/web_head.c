@@ -1,4 +1,5 @@
 // Detects heads that a proxy or libmicrohttpd could interpret differently (request smuggling).
+#include <stdint.h>
 #include <strings.h>
 
 #include "net/web_server.h"
@@ -62,6 +63,13 @@ static bool parses_in_place(void)
         if (strcmp(web_library.get_version(), versions[i]) == 0)
             return true;
     return false;
+}
+
+void web_head_hide_query(const char *uri)
+{
+    char *query = parses_in_place() ? strchr((char *)(uintptr_t)uri, '?') : NULL;
+    if (query && query[1])
+        query[1] = '\0';
 }
 
 struct head_bytes {

@@ -9,6 +9,8 @@ enum {
     DISCARD_MOST = 1 << 20,   // discarded from a refused request's body so that the client can read
                               // the answer
     DISCARD_LARGE = 64 << 20, // the same if the body is only too large
+    TIMES_LEFT = 3,           // requests of an owner, per connection without a request
+    FEW = 4,
 };
 
 struct str web_header(const struct web_exchange *x, const char *name)
@@ -27,6 +29,7 @@ void *web_receive_begin(void *server, const char *uri, struct MHD_Connection *c)
         free(at->uri);
         at->uri = strdup(uri);
     }
+    web_head_hide_query(uri);
     web_set_phase(server, c, WEB_HEAD, NULL);
     return NULL;
 }
@@ -71,10 +74,12 @@ void web_receive_end(void *server, struct MHD_Connection *c, void **request,
     free_body(r);
     out_fini(&r->x.body_out);
     arena_free(r->x.arena);
-    if (r->admitted) {
+    if (r->counted) {
         r->x.owner->under_way--;
-        s->o.release(s->o.context, r->x.owner);
+        s->under_way--;
     }
+    if (r->admitted)
+        s->o.release(s->o.context, r->x.owner);
     free(r->uri);
     free(r);
     s->in_flight--;
@@ -108,10 +113,28 @@ static void refuse_busy(struct web_request *r)
     refuse_request(r);
 }
 
-// One owner must not occupy all connections: those with requests in progress are not evicted.
-static bool has_too_many(const struct web_request *r)
+// Requests under way are not evicted at once, so one owner must not occupy all connections, nor
+// several together: an owner may have three times as many as there are connections left. The first
+// few are refused only if there is hardly room for any.
+static bool has_room(const struct web_request *r)
 {
-    return r->x.owner->under_way > r->server->o.connections / 4 * 3;
+    uint64_t n = r->x.owner->under_way, all = r->server->under_way;
+    uint64_t limit = r->server->o.connections;
+    return n < FEW ? all < limit + limit / 2 : all < limit && n < TIMES_LEFT * (limit - all);
+}
+
+// Counts a request as under way. Without room for it, it takes the place of one of the same owner
+// that is slow, or is refused. Refused requests may wait for their bodies, but they are evicted
+// before others.
+static bool count_request(struct web_request *r)
+{
+    struct web_server *s = r->server;
+    r->counted = has_room(r) || web_evict_transfer(s, r->x.owner);
+    if (r->counted) {
+        r->x.owner->under_way++;
+        s->under_way++;
+    }
+    return r->counted;
 }
 
 static enum MHD_Result send_answer(struct web_request *r)
@@ -155,9 +178,8 @@ static enum MHD_Result receive_head(struct web_request *r, const char *method, c
         refuse_request(r);
     } else {
         r->admitted = true;
-        r->x.owner->under_way++;
         r->x.budget.account.parent = &r->x.owner->account;
-        if (has_too_many(r)) {
+        if (!count_request(r)) {
             refuse_busy(r);
         } else if (n > s->o.body_limit) {
             refuse_size(r);

@@ -80,6 +80,7 @@ struct web_request {
     bool refused; // answered before its body arrived
     bool last;    // close the connection afterwards
     bool admitted, queued;
+    bool counted; // among those under way, of the owner and of the server
     struct MHD_Response *response;
     // The answer's memory, charged to x.budget.
     char *answer;
@@ -119,8 +120,8 @@ struct web_server {
     int hangups;           // epoll: connections that clients close or reset
     _Atomic bool stopping; // no new requests
     _Atomic bool ending;   // no requests are in progress: threads end
-    _Atomic uint64_t n_connections, requests, in_flight, handling, refused_size, refused_memory,
-        refused_busy, cut_off, bytes_in, bytes_out;
+    _Atomic uint64_t n_connections, requests, in_flight, under_way, handling, refused_size,
+        refused_memory, refused_busy, cut_off, bytes_in, bytes_out;
 };
 
 static inline struct web_request *web_request_of(struct web_exchange *x)
@@ -133,6 +134,9 @@ struct web_connection *web_connection_of(struct MHD_Connection *c);
 // Moves the connection to another phase. r: its request, or NULL. Takes the server's lock.
 void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phase phase,
                    struct web_request *r);
+// Closes a connection of the owner whose body or answer has been in transfer for long. Returns
+// whether there was one.
+bool web_evict_transfer(struct web_server *s, const struct web_owner *owner);
 // Records that bytes of a body or an answer were transferred.
 void web_note_moved(struct MHD_Connection *c, uint64_t bytes);
 // Whether more than three quarters of the server's memory are in use.
@@ -147,7 +151,11 @@ bool web_lanes_add(struct web_server *s, struct web_request *r);
 void web_lanes_grow(struct web_server *s);
 void web_lanes_join(struct web_server *s);
 
-// web_head.c. Whether the head could be interpreted differently than libmicrohttpd does.
+// web_head.c. Ends the URI in libmicrohttpd's buffer behind the question mark. Versions that parse
+// heads in place keep a structure for each parameter, which nobody here needs, and never answer if
+// there is no room for all.
+void web_head_hide_query(const char *uri);
+// Whether the head could be interpreted differently than libmicrohttpd does.
 bool web_head_is_ambiguous(struct web_request *r, const char *method, const char *version);
 
 // web_receive.c: libmicrohttpd's callbacks.

@@ -25,6 +25,13 @@ static long own_call(long number, long a, long b, long c, long d, long e, long f
     return -1;
 }
 
+// libc's has variable arguments, which are passed in the same way.
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    return own_call(number, a, b, c, d, e, f);
+}
+
 #define WRAP0(type, name, number)                        \
     type __wrap_##name(void);                            \
     type __wrap_##name(void)                             \

@@ -1,5 +1,6 @@
 #include "process/own_threads.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -21,7 +22,7 @@
 #include "process/process.h"
 #include "process/tasks.h"
 
-enum { MOST_THREADS = 16, MOST_WAKERS = 8, LEAST_STACK = 256 << 10 };
+enum { MOST_THREADS = 16, MOST_WAKERS = 8, LEAST_STACK = 256 << 10, MOST_STACK = 8 << 20 };
 // A change may have to wait for a push, which takes up to five seconds.
 enum { PARK_TIMEOUT_MS = 1000, CHANGE_TIMEOUT_MS = 6000 };
 enum { LIBC_CANCEL = 32, LIBC_SETXID = 33 }; // glibc's SIGCANCEL and SIGSETXID
@@ -63,6 +64,22 @@ static struct start *take_start(void)
             return &starts[i];
     return NULL;
 }
+
+// The program may define pthread_create, for instance to count its threads, and need not see ours.
+// But a sanitizer has to know of each thread; it replaces the functions for mutexes as well.
+static __typeof__(&pthread_create) create_thread = pthread_create;
+
+#ifndef __SANITIZE_THREAD__
+// Weak: a static program has no loader.
+extern __typeof__(dlsym) dlsym __attribute__((weak));
+
+__attribute__((constructor(101))) static void find_thread_create(void)
+{
+    __typeof__(&pthread_create) create = dlsym ? dlsym(RTLD_NEXT, "pthread_create") : NULL;
+    if (create && dlsym(RTLD_NEXT, "pthread_mutex_lock") == (void *)pthread_mutex_lock)
+        create_thread = create;
+}
+#endif
 
 static bool has_thread_ended(pid_t tid)
 {
@@ -149,11 +166,12 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     start->context = context;
     start->flags = flags;
     pthread_attr_init(&attributes);
-    // The default stack size is the main thread's limit, or what the program chose for its threads.
+    // The default stack size is the main thread's limit, which may be anything, or what the program
+    // chose for its threads.
     size_t stack = 0;
     pthread_attr_getstacksize(&attributes, &stack);
-    if (stack < LEAST_STACK)
-        pthread_attr_setstacksize(&attributes, LEAST_STACK);
+    if (stack < LEAST_STACK || stack > MOST_STACK)
+        pthread_attr_setstacksize(&attributes, stack < LEAST_STACK ? LEAST_STACK : MOST_STACK);
     if (flags & OWN_THREAD_DETACHED)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     // The program's signals belong to its own threads, and SIGPROF stays blocked until the thread
@@ -161,7 +179,7 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     uint64_t blocked = ~(UINT64_C(1) << (LIBC_CANCEL - 1) | UINT64_C(1) << (LIBC_SETXID - 1)), old;
     atomic_fetch_add(&own.starting, 1);
     own_thread_set_mask(SIG_BLOCK, &blocked, &old);
-    int failed = pthread_create(thread, &attributes, own_thread_main, start);
+    int failed = create_thread(thread, &attributes, own_thread_main, start);
     own_thread_set_mask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
     if (!failed)

@@ -94,6 +94,15 @@ const char *process_getenv(const char *name)
 extern __typeof__(dladdr1) dladdr1 __attribute__((weak));
 extern __typeof__(dlopen) dlopen __attribute__((weak));
 
+// libkiln.so is linked that way. Then the loader, which may take a lock, is not needed.
+static bool is_never_unloaded(const struct link_map *map)
+{
+    for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++)
+        if (d->d_tag == DT_FLAGS_1)
+            return d->d_un.d_val & DF_1_NODELETE;
+    return false;
+}
+
 void process_pin_library(void)
 {
     static _Atomic bool pinned;
@@ -103,7 +112,7 @@ void process_pin_library(void)
         return;
     // The main program's name is empty; it is never unloaded.
     if (dladdr1((void *)process_pin_library, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
-        map->l_name && *map->l_name)
+        map->l_name && *map->l_name && !is_never_unloaded(map))
         dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
@@ -121,6 +130,33 @@ void process_before_end(void)
         hook();
 }
 
+static _Atomic(void (*)(void)) trace_hook;
+
+void process_on_trace(void (*hook)(void))
+{
+    atomic_store(&trace_hook, hook);
+}
+
+void process_before_trace(void)
+{
+    void (*hook)(void) = atomic_load(&trace_hook);
+    if (hook)
+        hook();
+}
+
+static _Atomic(process_set_action *) set_action;
+
+void process_on_sigaction(process_set_action *set)
+{
+    atomic_store(&set_action, set);
+}
+
+bool process_sigaction(int signal, const struct process_action *wanted, struct process_action *old)
+{
+    process_set_action *set = atomic_load(&set_action);
+    return set && set(signal, wanted, old);
+}
+
 // --- fork ---
 
 static _Atomic(const struct process_fork_hooks *) fork_subscribers[PROCESS_FORK_COUNT];
@@ -128,8 +164,15 @@ static _Atomic(const struct process_fork_hooks *) fork_subscribers[PROCESS_FORK_
 // never took.
 static pthread_mutex_t fork_subscribers_lock = PTHREAD_MUTEX_INITIALIZER;
 
+// How many forks the calling thread is in. A fork handler that was registered before ours, or a
+// signal handler, may fork in the middle of a fork, when this thread has our locks. Such a fork
+// needs no preparation.
+static __thread uint32_t forks_begun INITIAL_EXEC;
+
 static void fork_before(void)
 {
+    if (forks_begun++)
+        return;
     pthread_mutex_lock(&fork_subscribers_lock);
     for (int i = 0; i < PROCESS_FORK_COUNT; i++) {
         const struct process_fork_hooks *h = atomic_load(&fork_subscribers[i]);
@@ -140,12 +183,18 @@ static void fork_before(void)
 
 static void fork_in_parent(void)
 {
+    // 0: the child of such a fork, which has no locks.
+    if (forks_begun != 1) {
+        forks_begun = forks_begun ? forks_begun - 1 : 0;
+        return;
+    }
     for (int i = PROCESS_FORK_COUNT - 1; i >= 0; i--) {
         const struct process_fork_hooks *h = atomic_load(&fork_subscribers[i]);
         if (h && h->in_parent)
             h->in_parent();
     }
     pthread_mutex_unlock(&fork_subscribers_lock);
+    forks_begun = 0;
 }
 
 // The preload hook may restart the profiler, so it runs last, after all others are reset.
@@ -156,6 +205,7 @@ static void fork_in_child(void)
     if (original)
         atomic_store(original, 1);
     fork_subscribers_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    forks_begun = 0;
     own_threads_after_fork_in_child();
     for (int i = PROCESS_FORK_COUNT - 2; i >= -1; i--) {
         int order = i >= 0 ? i : PROCESS_FORK_PRELOAD;

@@ -61,6 +61,25 @@ void process_pin_library(void);
 void process_on_end(void (*hook)(void));
 void process_before_end(void);
 
+// process_before_trace calls the hook set by process_on_trace. Call it before the calling thread
+// asks to be traced: then each of its signals stops it until the tracer, which may expect none,
+// continues it. The hook must be signal-safe.
+void process_on_trace(void (*hook)(void));
+void process_before_trace(void);
+
+// Calls of rt_sigaction that a program makes by libc's syscall() go to this function, if it is set.
+// It returns false if the kernel must handle the call. The pointers may be invalid. Signal-safe.
+struct process_action { // as the kernel has it
+    uintptr_t handler;
+    unsigned long flags;
+    uintptr_t restorer;
+    uint64_t mask;
+};
+typedef bool process_set_action(int signal, const struct process_action *wanted,
+                                struct process_action *old);
+void process_on_sigaction(process_set_action *set);
+bool process_sigaction(int signal, const struct process_action *wanted, struct process_action *old);
+
 // --- fork ---
 
 // Locks are taken in this order before a fork and released in reverse order, in whatever order the

@@ -1,10 +1,12 @@
-// Interposes prctl and syscall to see seccomp filters before the kernel does (process/sandbox.h).
+// Interposes prctl and syscall to see seccomp filters before the kernel does (process/sandbox.h),
+// and actions for SIGPROF; and ptrace, for threads that ask to be traced.
 // They need nothing from libc, so libkiln.a has them as well. Weak, because a program may define
 // its own.
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <time.h>
 
 #include "base/attributes.h"
@@ -30,6 +32,25 @@ static bool dispatch_spares_us(long from, long bytes)
     return ours - (uintptr_t)from < (uintptr_t)bytes && libcs - (uintptr_t)from < (uintptr_t)bytes;
 }
 
+static long call_prctl(int option, const long *a)
+{
+    if (option == PR_SET_SECCOMP && (a[0] == SECCOMP_MODE_STRICT || a[0] == SECCOMP_MODE_FILTER)) {
+        struct sandbox_request request = {.strict = a[0] == SECCOMP_MODE_STRICT,
+                                          .program = (const void *)a[1],
+                                          .call = {SYS_prctl, option, a[0], a[1]}};
+        return with_errno(sandbox_enter(&request));
+    }
+    if (option == SET_DISPATCH && a[0] == DISPATCH_ON && !dispatch_spares_us(a[1], a[2])) {
+        struct sandbox_request request = {
+            .strict = true,
+            .no_handlers = true,
+            .call = {SYS_prctl, option, a[0], a[1], a[2], a[3]},
+        };
+        return with_errno(sandbox_enter(&request));
+    }
+    return with_errno(process_call(SYS_prctl, option, a[0], a[1], a[2], a[3], 0));
+}
+
 EXPORT __attribute__((weak)) int prctl(int option, ...)
 {
     long a[4];
@@ -38,24 +59,41 @@ EXPORT __attribute__((weak)) int prctl(int option, ...)
     for (int i = 0; i < 4; i++)
         a[i] = va_arg(list, long);
     va_end(list);
-    if (option == PR_SET_SECCOMP && (a[0] == SECCOMP_MODE_STRICT || a[0] == SECCOMP_MODE_FILTER)) {
-        struct sandbox_request request = {.strict = a[0] == SECCOMP_MODE_STRICT,
-                                          .program = (const void *)a[1],
-                                          .call = {SYS_prctl, option, a[0], a[1]}};
-        return (int)with_errno(sandbox_enter(&request));
-    }
-    if (option == SET_DISPATCH && a[0] == DISPATCH_ON && !dispatch_spares_us(a[1], a[2])) {
-        struct sandbox_request request = {
-            .strict = true,
-            .no_handlers = true,
-            .call = {SYS_prctl, option, a[0], a[1], a[2], a[3]},
-        };
-        return (int)with_errno(sandbox_enter(&request));
-    }
-    return (int)with_errno(process_call(SYS_prctl, option, a[0], a[1], a[2], a[3], 0));
+    return (int)call_prctl(option, a);
 }
 
-// The assembly below calls this with the arguments of syscall().
+static long call_ptrace(long request, long pid, long address, long data)
+{
+    if (request == PTRACE_TRACEME)
+        process_before_trace();
+    return with_errno(process_call(SYS_ptrace, request, pid, address, data, 0, 0));
+}
+
+// libc's returns the word that was read, and then sets errno to 0.
+EXPORT __attribute__((weak)) long ptrace(enum __ptrace_request request, ...)
+{
+    long a[3], word = 0;
+    va_list list;
+    va_start(list, request);
+    for (int i = 0; i < 3; i++)
+        a[i] = va_arg(list, long);
+    va_end(list);
+    bool peeks =
+        request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA || request == PTRACE_PEEKUSER;
+    long result = call_ptrace(request, (pid_t)a[0], a[1], peeks ? (long)&word : a[2]);
+    if (!peeks || result < 0)
+        return result;
+    errno = 0;
+    return word;
+}
+
+// The assembly below calls these with the arguments of syscall().
+__attribute__((used)) long interposed_prctl(long number, long option, long a, long b, long c,
+                                            long d)
+{
+    return call_prctl((int)option, (const long[]){a, b, c, d});
+}
+
 __attribute__((used)) long interposed_seccomp(long number, long operation, long flags,
                                               const void *program)
 {
@@ -67,6 +105,21 @@ __attribute__((used)) long interposed_seccomp(long number, long operation, long 
     if (operation != SECCOMP_SET_MODE_STRICT && operation != SECCOMP_SET_MODE_FILTER)
         return with_errno(process_call(number, operation, flags, (long)program, 0, 0, 0));
     return with_errno(sandbox_enter(&request));
+}
+
+__attribute__((used)) long interposed_ptrace(long number, long request, long pid, long address,
+                                             long data)
+{
+    return call_ptrace(request, pid, address, data);
+}
+
+__attribute__((used)) long interposed_sigaction(long number, long signal,
+                                                const struct process_action *wanted,
+                                                struct process_action *old, long size)
+{
+    if (size == sizeof wanted->mask && process_sigaction((int)signal, wanted, old))
+        return 0;
+    return with_errno(process_call(number, signal, (long)wanted, (long)old, size, 0, 0));
 }
 
 __attribute__((used)) long interposed_exit_group(long number, long status)
@@ -92,6 +145,12 @@ __asm__(".text\n"
         "    endbr64\n"
         "    cmpq $317, %rdi\n" // SYS_seccomp
         "    je interposed_seccomp\n"
+        "    cmpq $157, %rdi\n" // SYS_prctl
+        "    je interposed_prctl\n"
+        "    cmpq $101, %rdi\n" // SYS_ptrace
+        "    je interposed_ptrace\n"
+        "    cmpq $13, %rdi\n" // SYS_rt_sigaction
+        "    je interposed_sigaction\n"
         "    cmpq $231, %rdi\n" // SYS_exit_group
         "    je interposed_exit_group\n"
         "    movq %rdi, %rax\n"
@@ -109,7 +168,9 @@ __asm__(".text\n"
         "    jmp interposed_syscall_failed\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
-_Static_assert(SYS_seccomp == 317 && SYS_exit_group == 231, "the numbers above");
+_Static_assert(SYS_seccomp == 317 && SYS_prctl == 157 && SYS_ptrace == 101 &&
+                   SYS_rt_sigaction == 13 && SYS_exit_group == 231,
+               "the numbers above");
 #else
 __asm__(".text\n"
         ".weak syscall\n"
@@ -120,6 +181,12 @@ __asm__(".text\n"
         "    hint 34\n"      // bti c
         "    cmp x0, #277\n" // SYS_seccomp
         "    b.eq interposed_seccomp\n"
+        "    cmp x0, #167\n" // SYS_prctl
+        "    b.eq interposed_prctl\n"
+        "    cmp x0, #117\n" // SYS_ptrace
+        "    b.eq interposed_ptrace\n"
+        "    cmp x0, #134\n" // SYS_rt_sigaction
+        "    b.eq interposed_sigaction\n"
         "    cmp x0, #94\n" // SYS_exit_group
         "    b.eq interposed_exit_group\n"
         "    uxtw x8, w0\n"
@@ -136,5 +203,7 @@ __asm__(".text\n"
         "1:  b interposed_syscall_failed\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
-_Static_assert(SYS_seccomp == 277 && SYS_exit_group == 94, "the numbers above");
+_Static_assert(SYS_seccomp == 277 && SYS_prctl == 167 && SYS_ptrace == 117 &&
+                   SYS_rt_sigaction == 134 && SYS_exit_group == 94,
+               "the numbers above");
 #endif

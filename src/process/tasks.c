@@ -23,10 +23,27 @@ enum { ENTRY = 32, PAUSED_LIST = 8 * ENTRY, WHOLE_LIST = 32 * ENTRY };
 // over all threads before the position first: milliseconds, with tens of thousands of threads.
 static __thread int kept_list INITIAL_EXEC = -1;
 
+static pid_t parse_task_id(const char *text)
+{
+    pid_t tid = 0;
+    for (; *text >= '0' && *text <= '9'; text++)
+        tid = tid * 10 + (*text - '0');
+    return tid;
+}
+
+// Returns whether /proc shows the ids of our pid namespace. A container may have the /proc of
+// another one.
+static bool lists_own_ids(void)
+{
+    char self[16] = "";
+    return syscall(SYS_readlinkat, AT_FDCWD, "/proc/self", self, sizeof self - 1) > 0 &&
+           parse_task_id(self) == (pid_t)syscall(SYS_getpid);
+}
+
 static int open_task_list(int64_t position)
 {
     int fd = kept_list;
-    if (fd < 0)
+    if (fd < 0 && lists_own_ids())
         fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/task",
                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && syscall(SYS_lseek, fd, 0L, SEEK_CUR) != position)
@@ -52,9 +69,7 @@ bool process_list_tasks(int64_t *position, void (*visit)(void *context, pid_t ti
     while ((n = syscall(SYS_getdents64, fd, buffer, more ? PAUSED_LIST : WHOLE_LIST)) > 0) {
         for (long at = 0; at < n;) {
             const struct directory_entry *entry = (const struct directory_entry *)(buffer + at);
-            pid_t tid = 0;
-            for (const char *c = entry->name; *c >= '0' && *c <= '9'; c++)
-                tid = tid * 10 + (*c - '0');
+            pid_t tid = parse_task_id(entry->name);
             if (tid)
                 visit(context, tid);
             *position = entry->offset;

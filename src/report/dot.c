@@ -74,6 +74,14 @@ static void put_colour(struct out *out, double score, bool background)
                (uint8_t)units_truncate(g * 255.0), (uint8_t)units_truncate(b * 255.0));
 }
 
+// What is within noise is gray.
+static double dot_score(const struct dot *d, const struct node *n, int64_t value, int64_t total)
+{
+    const struct report_options *o = &d->r->o;
+    bool gray = o->is_noise && o->is_noise(o->noise_context, n->name);
+    return gray ? 0 : (double)value / (double)units_abs(total);
+}
+
 // Writes a name for its box, broken into lines.
 static void put_box_name(struct dot *d, const struct node_info *info)
 {
@@ -161,7 +169,7 @@ static void put_node(struct dot *d, uint32_t node, double most_flat)
     out_printf(out, "\" id=\"node%u\" fontsize=%d shape=box tooltip=\"", d->numbers[node], font);
     put_dot_escaped(out, n->name);
     out_printf(out, " (%s)\" color=\"", cum_text);
-    double score = (double)cum / (double)units_abs(d->r->total);
+    double score = dot_score(d, n, cum, d->r->total);
     put_colour(out, score, false);
     out_text(out, "\" fillcolor=\"");
     put_colour(out, score, true);
@@ -373,7 +381,7 @@ static void put_edge(struct dot *d, const struct edge *e)
         if (width > 1)
             out_printf(out, " penwidth=%lld", (long long)width);
         out_text(out, " color=\"");
-        put_colour(out, (double)weight / (double)units_abs(total), false);
+        put_colour(out, dot_score(d, &d->g->nodes[e->dst], weight, total), false);
         out_char(out, '"');
     }
     for (int i = 0; i < 2; i++) {

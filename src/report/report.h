@@ -40,6 +40,10 @@ struct report_options {
     struct model_regex *symbol;  // peek, list, disasm, weblist
     struct str source_path, trim_path;
 
+    // Of a difference: whether a node is within noise, and gray in a graph. NULL: no node is.
+    bool (*is_noise)(const void *context, struct str name);
+    const void *noise_context;
+
     // For disasm and weblist.
     struct symbol_options binaries; // how to open binaries
     const char *tools;              // directory of objdump, like pprof's -tools

@@ -39,6 +39,8 @@ enum relabel_action {
     RELABEL_LABELKEEP,
     RELABEL_LOWERCASE,
     RELABEL_UPPERCASE,
+    RELABEL_KEEPEQUAL,
+    RELABEL_DROPEQUAL,
 };
 
 struct relabel_rule {
@@ -79,6 +81,26 @@ struct discovery {
     struct request_auth auth;
 };
 
+enum kube_role { KUBE_ROLE_POD, KUBE_ROLE_ENDPOINTS, KUBE_ROLE_SLICE };
+
+// Restricts the objects of one resource. role: pod, service, endpoints or endpointslice.
+struct kube_selector {
+    struct str role, label, field;
+};
+
+// Targets out of the API of a Kubernetes cluster.
+struct kube_discovery {
+    struct str api_server; // without a / at its end
+    enum kube_role role;
+    struct str *namespaces; // none: all
+    size_t n_namespaces;
+    bool own_namespace; // also the one that the server runs in
+    struct kube_selector *selectors;
+    size_t n_selectors;
+    bool annotations; // of pods decide which profiles are scraped, and where
+    struct request_auth auth;
+};
+
 struct scrape_config {
     struct str job, scheme, path_prefix;
     struct str tenant;         // n 0: the default one, or what __tenant_id__ says
@@ -93,6 +115,8 @@ struct scrape_config {
     size_t n_files;
     struct discovery *urls;
     size_t n_urls;
+    struct kube_discovery *clusters;
+    size_t n_clusters;
     struct relabel_rule *rules;
     size_t n_rules;
     struct request_auth auth;

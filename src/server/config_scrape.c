@@ -7,9 +7,9 @@ enum { TARGET_LIMIT = 10000 };
 
 static int read_action(struct yaml_reader *r, const char *key, yaml_node_t *node, void *object)
 {
-    static const char *const actions[] = {"replace",   "keep",      "drop",
-                                          "hashmod",   "labelmap",  "labeldrop",
-                                          "labelkeep", "lowercase", "uppercase"};
+    static const char *const actions[] = {"replace",   "keep",      "drop",      "hashmod",
+                                          "labelmap",  "labeldrop", "labelkeep", "lowercase",
+                                          "uppercase", "keepequal", "dropequal"};
     struct relabel_rule *rule = object;
     struct str text;
     if (yaml_text(r, key, node, &text))
@@ -20,8 +20,8 @@ static int read_action(struct yaml_reader *r, const char *key, yaml_node_t *node
             return 0;
         }
     return yaml_fail(r, node, key,
-                     "unknown action '%s'; expected replace, keep, drop, hashmod, labelmap, "
-                     "labeldrop, labelkeep, lowercase or uppercase",
+                     "unknown action '%s'; expected replace, keep, drop, keepequal, dropequal, "
+                     "hashmod, labelmap, labeldrop, labelkeep, lowercase or uppercase",
                      text.p);
 }
 
@@ -59,7 +59,8 @@ static int check_relabel_rule(struct yaml_reader *r, yaml_node_t *node, void *el
 {
     const struct relabel_rule *rule = element;
     bool needs_target = rule->action == RELABEL_REPLACE || rule->action == RELABEL_HASHMOD ||
-                        rule->action == RELABEL_LOWERCASE || rule->action == RELABEL_UPPERCASE;
+                        rule->action == RELABEL_LOWERCASE || rule->action == RELABEL_UPPERCASE ||
+                        rule->action == RELABEL_KEEPEQUAL || rule->action == RELABEL_DROPEQUAL;
     if (needs_target && !rule->target.n)
         return yaml_fail(r, node, "relabel_configs", "target_label is missing");
     if (rule->action == RELABEL_HASHMOD && !rule->modulus)
@@ -312,6 +313,7 @@ const struct yaml_table config_scrape_table = {
         OF("static_configs", YAML_ITEMS, struct scrape_config, groups, config_group_table),
         OF("file_sd_configs", YAML_ITEMS, struct scrape_config, files, files_table),
         OF("http_sd_configs", YAML_ITEMS, struct scrape_config, urls, urls_table),
+        OF("kubernetes_sd_configs", YAML_ITEMS, struct scrape_config, clusters, config_kube_table),
         OF("relabel_configs", YAML_ITEMS, struct scrape_config, rules, rule_table),
         AUTH_KEYS(struct scrape_config),
         {"profiling_config", YAML_MAPPING, 0, &profiling_table, NULL},

@@ -17,7 +17,7 @@
         NULL, YAML_OTHER, 0, NULL, NULL \
     }
 
-extern const struct yaml_table config_scrape_table, config_group_table;
+extern const struct yaml_table config_scrape_table, config_group_table, config_kube_table;
 extern const struct yaml_table config_alert_table, config_rule_table;
 extern const struct yaml_table config_basic_table, config_authorization_table, config_tls_table;
 

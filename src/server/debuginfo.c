@@ -42,8 +42,9 @@ void debuginfo_each(const char *path, void (*call)(void *ctx, const char *path, 
     DIR *directory = opendir(path);
     if (!directory)
         return;
+    // A tenant's name may begin with a dot.
     for (struct dirent *entry; (entry = readdir(directory));)
-        if (entry->d_name[0] != '.' &&
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
             snprintf(below, sizeof below, "%s/%s", path, entry->d_name) < PATH_MAX)
             call(ctx, below, entry->d_name);
     closedir(directory);
@@ -170,12 +171,13 @@ static void list_directory(void *ctx, const char *path, const char *name)
     debuginfo_each(path, list_file, l);
 }
 
-uint64_t debuginfo_stored(const struct debuginfo *d, struct str tenant)
+uint64_t debuginfo_stored(const struct debuginfo *d, struct str tenant, size_t *files)
 {
     struct listing l = {0};
     char path[PATH_MAX];
     debuginfo_tenant_path(d, tenant, path);
     debuginfo_each(path, list_directory, &l);
+    *files = l.n;
     return l.bytes;
 }
 
@@ -202,11 +204,12 @@ size_t debuginfo_list(struct debuginfo *d, struct str tenant, struct arena *aren
 bool debuginfo_remove(struct debuginfo *d, struct str tenant, struct str build_id)
 {
     char path[PATH_MAX];
+    struct stat st;
     if (!debuginfo_is_build_id(build_id))
         return false;
     debuginfo_file_path(d, tenant, build_id, path);
-    if (unlink(path) != 0)
+    if (stat(path, &st) != 0 || unlink(path) != 0)
         return false;
-    uploads_changed(d, tenant);
+    uploads_removed(d, tenant, (uint64_t)st.st_size);
     return true;
 }

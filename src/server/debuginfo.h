@@ -17,6 +17,7 @@ struct debuginfo_options {
     struct store *store;   // NULL: the files are only looked at, by debuginfo_backup and _check
     size_t file_limit;     // of one file
     size_t total_limit;    // of a tenant's, parts included
+    size_t files_limit;    // of a tenant; 0: 100,000
     int64_t part_lifetime; // ns that a part waits for the next one; 0: 10 minutes
     uint64_t keep_free;    // on the disk
     const struct str *directories; // of this machine's, with .build-id below

@@ -11,11 +11,11 @@ enum { DEBUGINFO_UNKNOWN = 1 << 15, DEBUGINFO_LOCKS = 256 };
 struct upload;
 struct naming;
 
-// Bytes of a tenant's complete files.
+// A tenant's complete files. Counted once, because a tenant may have very many.
 struct usage {
     char tenant[151];
-    bool known;
-    uint64_t bytes;
+    int64_t bytes, files; // below 0 for a moment if a file is removed while it is put in place
+    int64_t counted;      // CLOCK_MONOTONIC, ns
     struct usage *next;
 };
 
@@ -26,6 +26,7 @@ struct debuginfo {
     pthread_mutex_t uploads_lock; // everything up to the next blank line; not held to write files
     struct upload *uploads;
     struct usage *usage;
+    size_t n_usage;
     pthread_cond_t stop;
     bool stopping;
 
@@ -44,7 +45,7 @@ struct debuginfo {
     _Atomic uint64_t unknown[DEBUGINFO_UNKNOWN];
 };
 
-// Calls back for every entry of a directory, those with a dot in front aside.
+// Calls back for every entry of a directory.
 void debuginfo_each(const char *path, void (*call)(void *ctx, const char *path, const char *name),
                     void *ctx);
 void debuginfo_tenant_path(const struct debuginfo *d, struct str tenant, char path[PATH_MAX]);
@@ -53,8 +54,8 @@ void debuginfo_file_path(const struct debuginfo *d, struct str tenant, struct st
 // The debug file of a build id, or a negative number; and that of uploaded ones only.
 int debuginfo_find(const struct debuginfo *d, struct str tenant, struct str id);
 int debuginfo_open_uploaded(const struct debuginfo *d, struct str tenant, struct str id);
-// Bytes of a tenant's complete files, by reading its directories.
-uint64_t debuginfo_stored(const struct debuginfo *d, struct str tenant);
+// Bytes and number of a tenant's complete files, by reading its directories.
+uint64_t debuginfo_stored(const struct debuginfo *d, struct str tenant, size_t *files);
 // Forgets names that came of an earlier file, which was replaced.
 void debuginfo_forget(struct debuginfo *d, struct str tenant, struct str id);
 
@@ -68,7 +69,9 @@ struct upload {
     uint64_t size;       // of the whole file
     uint64_t received;   // including what is being written
     uint64_t progress;   // CLOCK_MONOTONIC, ns, when the last part came
-    bool busy;
+    uint64_t replaced;   // bytes of the file that it took the place of
+    bool busy, stored;   // stored: it is a complete file now
+    bool is_new;         // there was none before it
     struct upload *next;
 };
 
@@ -82,5 +85,5 @@ int uploads_take(struct debuginfo *d, const struct debuginfo_put *put, struct st
                  struct upload **upload, struct err *e);
 // done: nothing more is to come, and the part, if it is still there, is removed.
 void uploads_give(struct debuginfo *d, struct upload *upload, bool done);
-// A complete file was removed.
-void uploads_changed(struct debuginfo *d, struct str tenant);
+// A complete file of so many bytes was removed.
+void uploads_removed(struct debuginfo *d, struct str tenant, uint64_t bytes);

@@ -125,10 +125,11 @@ static void sync_directory(const char *path)
     }
 }
 
-static int put_in_place(struct debuginfo *d, struct debuginfo_put *p, const char *part, int fd,
+static int put_in_place(struct debuginfo *d, struct debuginfo_put *p, struct upload *u, int fd,
                         struct err *e)
 {
     char path[PATH_MAX];
+    struct stat old;
     struct elf *elf = elf_open_fd(fd, "the file", ELF_OWN_PROCESS, e);
     int status = elf ? check_elf(elf, p, e) : 400;
     int knows = status ? 0 : debug_file_quality(elf);
@@ -142,14 +143,17 @@ static int put_in_place(struct debuginfo *d, struct debuginfo_put *p, const char
     if (p->state != DEBUGINFO_STORED && p->state != DEBUGINFO_REPLACED)
         return 0;
     debuginfo_file_path(d, p->tenant, id, path);
-    if (rename(part, path) != 0)
+    u->is_new = stat(path, &old) != 0;
+    u->replaced = u->is_new ? 0 : (uint64_t)old.st_size;
+    if (rename(u->path, path) != 0)
         return write_failed("keep", e);
+    u->stored = true;
     sync_directory(path);
     debuginfo_forget(d, p->tenant, id);
     return 0;
 }
 
-static int receive_debug_file(struct debuginfo *d, struct debuginfo_put *p, const struct upload *u,
+static int receive_debug_file(struct debuginfo *d, struct debuginfo_put *p, struct upload *u,
                               struct err *e)
 {
     struct stat st;
@@ -162,7 +166,7 @@ static int receive_debug_file(struct debuginfo *d, struct debuginfo_put *p, cons
         write_all(fd, p->bytes, p->offset)) {
         status = write_failed("write", e);
     } else if (p->offset + p->bytes.n == p->size) {
-        status = put_in_place(d, p, u->path, fd, e);
+        status = put_in_place(d, p, u, fd, e);
     } else {
         snprintf(p->id, sizeof p->id, "%s", u->id);
         p->state = DEBUGINFO_PART;

@@ -10,7 +10,13 @@
 
 // How long a part waits for the next one, and how many files of a tenant may come at a time.
 #define PART_LIFETIME (INT64_C(600) * 1000000000)
-enum { UPLOADS_MAX = 64 };
+enum {
+    UPLOADS_MAX = 64,
+    FILES_MAX = 100000, // of a tenant: each is looked at when they are counted
+    USAGES_MAX = 1024,  // tenants whose files are remembered
+};
+// When a tenant's files are counted again that may have been removed by hand.
+#define RECOUNT (INT64_C(10) * 1000000000)
 
 // --- the list ---
 
@@ -71,9 +77,20 @@ static void *sweep_uploads(void *arg)
     return NULL;
 }
 
+static void remove_last_usage(struct debuginfo *d)
+{
+    struct usage **at = &d->usage;
+    while ((*at)->next)
+        at = &(*at)->next;
+    free(*at);
+    *at = NULL;
+    d->n_usage--;
+}
+
 void uploads_init(struct debuginfo *d)
 {
     d->o.part_lifetime = d->o.part_lifetime ? d->o.part_lifetime : PART_LIFETIME;
+    d->o.files_limit = d->o.files_limit ? d->o.files_limit : FILES_MAX;
     pthread_mutex_init(&d->uploads_lock, NULL);
     process_condition_init(&d->stop);
 }
@@ -95,41 +112,57 @@ void uploads_fini(struct debuginfo *d)
         pthread_join(d->sweeper, NULL);
     while (d->uploads)
         remove_upload(d, d->uploads);
-    while (d->usage) {
-        struct usage *next = d->usage->next;
-        free(d->usage);
-        d->usage = next;
-    }
+    while (d->usage)
+        remove_last_usage(d);
     pthread_cond_destroy(&d->stop);
     pthread_mutex_destroy(&d->uploads_lock);
 }
 
 // --- room ---
 
-static struct usage *usage_of(struct debuginfo *d, struct str tenant)
+static struct usage *find_usage(const struct debuginfo *d, struct str tenant)
 {
     struct usage *u = d->usage;
     while (u && !str_eq(str_from(u->tenant), tenant))
         u = u->next;
-    if (!u && (u = calloc(1, sizeof *u))) {
-        snprintf(u->tenant, sizeof u->tenant, "%.*s", (int)tenant.n, tenant.p);
-        u->next = d->usage;
-        d->usage = u;
-    }
     return u;
 }
 
-static void forget_usage(struct debuginfo *d, struct str tenant)
+static void count_files(const struct debuginfo *d, struct usage *u)
 {
-    struct usage *u = usage_of(d, tenant);
-    if (u)
-        u->known = false;
+    size_t files;
+    u->bytes = (int64_t)debuginfo_stored(d, str_from(u->tenant), &files);
+    u->files = (int64_t)files;
+    u->counted = (int64_t)process_now_ns();
 }
 
-void uploads_changed(struct debuginfo *d, struct str tenant)
+// NULL: no memory.
+static struct usage *usage_of(struct debuginfo *d, struct str tenant)
+{
+    struct usage *u = find_usage(d, tenant);
+    if (u)
+        return u;
+    if (d->n_usage == USAGES_MAX)
+        remove_last_usage(d);
+    u = calloc(1, sizeof *u);
+    if (!u)
+        return NULL;
+    snprintf(u->tenant, sizeof u->tenant, "%.*s", (int)tenant.n, tenant.p);
+    u->next = d->usage;
+    d->usage = u;
+    d->n_usage++;
+    count_files(d, u);
+    return u;
+}
+
+void uploads_removed(struct debuginfo *d, struct str tenant, uint64_t bytes)
 {
     pthread_mutex_lock(&d->uploads_lock);
-    forget_usage(d, tenant);
+    struct usage *u = find_usage(d, tenant);
+    if (u) {
+        u->bytes -= (int64_t)bytes;
+        u->files--;
+    }
     pthread_mutex_unlock(&d->uploads_lock);
 }
 
@@ -145,8 +178,9 @@ static uint64_t waiting_bytes(const struct debuginfo *d, struct str tenant,
 
 // A file that this put completes takes the place of parts that wait: they may never be completed.
 static bool has_upload_room(struct debuginfo *d, const struct debuginfo_put *p,
-                            const struct upload *own, uint64_t stored, uint64_t *wanted)
+                            const struct upload *own, const struct usage *usage, uint64_t *wanted)
 {
+    uint64_t stored = usage->bytes > 0 ? (uint64_t)usage->bytes : 0;
     uint64_t end = p->offset + p->bytes.n;
     *wanted = stored + p->size;
     if (*wanted > d->o.total_limit)
@@ -166,18 +200,24 @@ static int check_room(struct debuginfo *d, const struct debuginfo_put *p, const 
     struct usage *usage = usage_of(d, p->tenant);
     struct statvfs disk;
     uint64_t wanted;
-    bool was_known = usage && usage->known;
     if (!usage) {
         err_set(e, "no memory for a debug file");
         return 503;
     }
-    if (!was_known)
-        usage->bytes = debuginfo_stored(d, p->tenant);
-    usage->known = true;
-    bool fits = has_upload_room(d, p, own, usage->bytes, &wanted);
-    if (!fits && was_known) { // files may have been removed by hand
-        usage->bytes = debuginfo_stored(d, p->tenant);
-        fits = has_upload_room(d, p, own, usage->bytes, &wanted);
+    bool fits = has_upload_room(d, p, own, usage, &wanted);
+    bool full = usage->files >= (int64_t)d->o.files_limit;
+    int64_t now = (int64_t)process_now_ns();
+    if ((!fits || full) && now - usage->counted > RECOUNT) { // some may have been removed by hand
+        count_files(d, usage);
+        fits = has_upload_room(d, p, own, usage, &wanted);
+        full = usage->files >= (int64_t)d->o.files_limit;
+    }
+    if (full) {
+        err_set(
+            e,
+            "the tenant has %lld debug files; limit %zu; delete some with `kiln debuginfo delete`",
+            (long long)usage->files, d->o.files_limit);
+        return 413;
     }
     if (!fits) {
         err_set(e,
@@ -278,11 +318,14 @@ int uploads_take(struct debuginfo *d, const struct debuginfo_put *p, struct str 
 void uploads_give(struct debuginfo *d, struct upload *u, bool done)
 {
     pthread_mutex_lock(&d->uploads_lock);
+    struct usage *usage = u->stored ? find_usage(d, str_from(u->tenant)) : NULL;
+    if (usage) {
+        usage->bytes += (int64_t)u->size - (int64_t)u->replaced;
+        usage->files += u->is_new;
+    }
     u->busy = false;
     u->progress = process_now_ns();
-    if (done) {
-        forget_usage(d, str_from(u->tenant));
+    if (done)
         remove_upload(d, u);
-    }
     pthread_mutex_unlock(&d->uploads_lock);
 }

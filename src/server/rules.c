@@ -488,7 +488,7 @@ void rules_answer(struct call *c)
 {
     struct rules *r = c->server->rules;
     struct out out;
-    out_init_memory(&out, SHOWN_MAX);
+    out_init_budget(&out, SHOWN_MAX, &c->x->budget);
     pthread_mutex_lock(&r->worker.lock);
     bool written = write_series(c, r, &out);
     pthread_mutex_unlock(&r->worker.lock);

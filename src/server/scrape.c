@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "process/clock.h"
+#include "server/kube_watch.h"
 #include "server/outgoing.h"
 #include "server/scrape_internal.h"
 
@@ -321,7 +322,9 @@ static int64_t run_due_scrapes(struct scraper *s)
         s->look = false;
         sweep_states(s);
         int64_t sources = ask_sources(s, time), targets = ask_targets(s, time);
+        int64_t watches = kube_watches_ask(s, time);
         s->next_due = sources < targets ? sources : targets;
+        s->next_due = watches < s->next_due ? watches : s->next_due;
     }
     return s->next_due - time;
 }
@@ -477,6 +480,12 @@ void scraper_stop(struct scraper *s)
         scrape_source_free(s->sources);
         s->sources = next;
     }
+    while (s->watches) {
+        struct kube_watch *next = s->watches->next;
+        kube_watch_free(s->watches);
+        s->watches = next;
+    }
+    arena_free(s->scratch);
     scrape_generation_unref(s->generation);
     scrape_generation_unref(s->found);
     scrape_settings_unref(s->settings);

@@ -3,7 +3,9 @@
 // scrape.c           start, stop, and the thread that sends requests when they are due
 // scrape_find.c      the thread that finds targets: files, answers of http_sd URLs, relabeling
 // scrape_work.c      the threads that decode answers
+// kube_watch.c       lists and watches of Kubernetes API servers, for the two threads above
 // scrape_discover.c, scrape_relabel.c   from a configuration to targets
+// kube_objects.c, kube_targets.c        from objects of Kubernetes to targets
 // scrape_take.c      from an answer to the store
 // scrape_api.c       what is shown of it
 //

@@ -1,5 +1,6 @@
 // What is shown of targets: only those of the tenants that the caller may see.
 #include "codec/json.h"
+#include "server/kube_watch.h"
 #include "server/metrics.h"
 #include "server/scrape_internal.h"
 
@@ -46,13 +47,18 @@ void scrape_targets(struct call *c)
     struct scraper *s = c->server->scraper;
     struct out out;
     bool first = true;
-    out_init_memory(&out, SHOWN_MAX);
+    out_init_budget(&out, SHOWN_MAX, &c->x->budget);
     if (s) {
         pthread_mutex_lock(&s->lock);
         for (struct scrape_state *at = s->states; at; at = at->next)
             if (at->target && str_eq(at->target->tenant, c->tenant))
                 write_target(&out, at, &first);
         pthread_mutex_unlock(&s->lock);
+    }
+    if (out.error) {
+        out_fini(&out);
+        call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "the list of targets needs too much memory");
+        return;
     }
     c->x->type = "application/json";
     out_text(&c->x->body_out, "{\"status\":\"success\",\"data\":{\"activeTargets\":[");
@@ -105,16 +111,38 @@ static void put_total(struct out *out, const char *name, const char *help, uint6
                (unsigned long long)value);
 }
 
+// Of all tenants: they tell how discovery works, not what it finds.
+static void put_watches(struct out *out, const struct scraper *s)
+{
+    size_t objects = 0;
+    if (!s->watches)
+        return;
+    for (const struct kube_watch *w = s->watches; w; w = w->next)
+        objects += w->shown;
+    put_total(out, "kiln_kubernetes_lists_total", "Lists of objects that were completed.",
+              s->kube.lists);
+    put_total(out, "kiln_kubernetes_events_total", "Events of watches.", s->kube.events);
+    put_total(out, "kiln_kubernetes_failures_total",
+              "Lists and watches that failed; they are tried again.", s->kube.failures);
+    put_total(out, "kiln_kubernetes_objects_dropped_total",
+              "Objects that are too large or do not fit into memory.", s->kube.dropped);
+    out_printf(out,
+               "# HELP kiln_kubernetes_objects Objects that targets are made of.\n"
+               "# TYPE kiln_kubernetes_objects gauge\nkiln_kubernetes_objects %zu\n",
+               objects);
+}
+
 void scrape_metrics(struct call *c)
 {
     struct scraper *s = c->server->scraper;
     struct out out;
     if (!s)
         return;
-    out_init_memory(&out, SHOWN_MAX);
+    out_init_budget(&out, SHOWN_MAX, &c->x->budget);
     pthread_mutex_lock(&s->lock);
     put_total(&out, "kiln_scrapes_total", "Scrapes.", s->scrapes);
     put_total(&out, "kiln_scrapes_failed_total", "Scrapes that failed.", s->failed);
+    put_watches(&out, s);
     put_targets(&out, s, c);
     pthread_mutex_unlock(&s->lock);
     metrics_take(c, &out);

@@ -31,7 +31,7 @@ static void escape_target(struct out *out, struct str s)
     }
 }
 
-static void put_parameter(struct out *out, struct str name, struct str value, bool *first)
+void scrape_put_parameter(struct out *out, struct str name, struct str value, bool *first)
 {
     out_char(out, *first ? '?' : '&');
     *first = false;
@@ -55,22 +55,26 @@ static const char *make_url(struct scrape_job *job, const struct scrape_profile 
     struct out *out = &job->text;
     struct str scheme = find_target(labels, n, STR("__scheme__"));
     struct str address = find_target(labels, n, STR("__address__"));
-    bool first = memchr(p->path.p, '?', p->path.n) == NULL;
+    struct str prefix_label = find_target(labels, n, STR("__profile_path_prefix__"));
+    struct str path = find_target(labels, n, STR("__profile_path__"));
+    path = path.n ? path : p->path;
+    bool first = memchr(path.p, '?', path.n) == NULL;
     out->n = 0;
     out_str(out, scheme.n ? scheme : c->scheme);
     out_text(out, "://");
     out_str(out, address);
-    out_str(out, c->path_prefix);
-    out_str(out, p->path);
+    out_str(out, prefix_label.n ? prefix_label : c->path_prefix);
+    out_str(out, path);
     const struct str prefix = STR("__param_");
     for (size_t i = 0; i < n; i++)
         if (str_starts(labels[i].name, prefix))
-            put_parameter(out, str_from_to(labels[i].name, prefix.n, labels[i].name.n),
-                          labels[i].value, &first);
+            scrape_put_parameter(out, str_from_to(labels[i].name, prefix.n, labels[i].name.n),
+                                 labels[i].value, &first);
     int64_t seconds = scrape_seconds(&(struct scrape_target){.config = c, .profile = p});
     if (seconds) {
-        put_parameter(out, STR("seconds"),
-                      str_from(arena_printf(job->arena, "%lld", (long long)seconds)), &first);
+        scrape_put_parameter(out, STR("seconds"),
+                             str_from(arena_printf(job->arena, "%lld", (long long)seconds)),
+                             &first);
     }
     return arena_copy(job->arena, out->p, out->n);
 }
@@ -87,16 +91,27 @@ static void add_discovered_label(struct store_label *labels, size_t *n, struct s
         labels[(*n)++] = (struct store_label){name, value};
 }
 
-// What the series carries: everything that is not private, and a service's name.
-static void series_labels(const struct scrape_config *c, const struct store_label *labels, size_t n,
-                          struct arena *arena, struct scrape_target *target)
+// A text that lives as long as the targets.
+static struct str keep_target_text(const struct scrape_job *job, struct str s)
 {
-    target->labels = arena_array(arena, n + 4, sizeof *target->labels);
+    return job->scratch ? copy_target_text(job->arena, s) : s;
+}
+
+// What the series carries: everything that is not private, and a service's name.
+static void series_labels(const struct scrape_job *job, const struct store_label *labels, size_t n,
+                          struct scrape_target *target)
+{
+    const struct scrape_config *c = job->config;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        kept += !str_starts(labels[i].name, STR("__"));
+    target->labels = arena_array(job->arena, kept + 4, sizeof *target->labels);
     for (size_t i = 0; i < n; i++)
         if (!str_starts(labels[i].name, STR("__")))
-            target->labels[target->n_labels++] = labels[i];
+            target->labels[target->n_labels++] = (struct store_label){
+                keep_target_text(job, labels[i].name), keep_target_text(job, labels[i].value)};
     add_discovered_label(target->labels, &target->n_labels, STR("instance"),
-                         find_target(labels, n, STR("__address__")));
+                         keep_target_text(job, find_target(labels, n, STR("__address__"))));
     add_discovered_label(target->labels, &target->n_labels, STR("service_name"),
                          find_target(target->labels, target->n_labels, STR("job")));
     add_discovered_label(target->labels, &target->n_labels, STR("service_name"), c->job);
@@ -142,6 +157,24 @@ static bool is_address(struct str s)
     return s.n > 0;
 }
 
+// A path of a URL, perhaps with parameters; n 0: none.
+static bool is_path(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] <= ' ' || (unsigned char)s.p[i] >= 0x7f || s.p[i] == '#')
+            return false;
+    return !s.n || s.p[0] == '/';
+}
+
+static int check_path(struct str path, struct str address, struct err *e)
+{
+    if (is_path(path))
+        return 0;
+    return err_set(e, "%.*s: invalid profile path \"%.*s\"; expected /PATH",
+                   (int)(address.n < 100 ? address.n : 100), address.p,
+                   (int)(path.n < 100 ? path.n : 100), path.p);
+}
+
 static int check_target(struct str tenant, struct str scheme, struct str address, struct err *e)
 {
     if (!is_address(address))
@@ -158,11 +191,18 @@ static int check_target(struct str tenant, struct str scheme, struct str address
     return 0;
 }
 
+// Annotations of pods say cpu where profiles are named process_cpu. type n 0: any.
+static bool is_profile_type(const struct scrape_profile *p, struct str type)
+{
+    return !type.n || str_eq(p->name, type) ||
+           (str_eq(type, STR("cpu")) && str_eq(p->name, STR("process_cpu")));
+}
+
 static int add_target(struct scrape_job *job, const struct target_group *group, bool discovered,
                       struct str address, struct scrape_targets *targets, struct err *e)
 {
     const struct scrape_config *c = job->config;
-    struct arena *arena = job->arena;
+    struct arena *arena = job->scratch ? job->scratch : job->arena;
     size_t n = 0;
     bool keep;
     struct store_label *labels =
@@ -192,17 +232,22 @@ static int add_target(struct scrape_job *job, const struct target_group *group, 
     struct str scheme = find_target(labels, n, STR("__scheme__"));
     if (check_target(tenant, scheme.n ? scheme : c->scheme, address, e))
         return -1;
+    if (check_path(find_target(labels, n, STR("__profile_path__")), address, e) ||
+        check_path(find_target(labels, n, STR("__profile_path_prefix__")), address, e))
+        return -1;
     if (job->addresses++ >= c->target_limit)
         return err_set(e, "more than %u targets (target_limit)", c->target_limit);
+    tenant = keep_target_text(job, tenant);
     for (size_t i = 0; i < c->n_profiles; i++) {
-        if (!c->profiles[i].enabled)
+        if (!c->profiles[i].enabled ||
+            !is_profile_type(&c->profiles[i], find_target(labels, n, STR("__profile_type__"))))
             continue;
         struct scrape_target target = {.config = c, .profile = &c->profiles[i], .tenant = tenant};
         target.url = make_url(job, target.profile, labels, n);
-        series_labels(c, labels, n, arena, &target);
+        series_labels(job, labels, n, &target);
         target.key = make_key(job, &target);
-        targets->items =
-            arena_push(arena, targets->items, targets->n, &targets->cap, sizeof *targets->items);
+        targets->items = arena_push(job->arena, targets->items, targets->n, &targets->cap,
+                                    sizeof *targets->items);
         targets->items[targets->n++] = target;
     }
     return 0;

@@ -30,6 +30,9 @@ struct scrape_job {
     struct scrape_rules *rules;
     size_t addresses; // so far
     struct arena *arena;
+    // Of the labels before and during relabeling; NULL: arena. It must outlive the call that uses
+    // it, no more. If it jumps, the targets so far are kept.
+    struct arena *scratch;
     struct out text; // in arena, for one text at a time: a copy takes what it needs and no more
 };
 
@@ -43,6 +46,8 @@ void scrape_add_groups(struct scrape_job *job, const struct target_group *groups
 // What a file or a URL holds: [{"targets": [...], "labels": {...}}, ...] in JSON or YAML.
 int scrape_read_groups(const char *name, struct str text, struct arena *arena,
                        struct target_group **groups, size_t *n, struct err *e);
+// Writes ?NAME=VALUE or, unless it is the first one, &NAME=VALUE.
+void scrape_put_parameter(struct out *out, struct str name, struct str value, bool *first);
 // For how long the target is asked to profile itself; 0: it answers at once.
 int64_t scrape_seconds(const struct scrape_target *target);
 // A URL without user and password, for logs and answers.

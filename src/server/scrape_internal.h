@@ -80,6 +80,13 @@ struct scrape_work {
     struct scrape_health health;
 };
 
+struct kube_watch;
+
+// Of all watches of Kubernetes API servers.
+struct kube_counts {
+    uint64_t lists, events, failures, dropped; // lists: that were completed
+};
+
 struct scraper {
     struct server *server;
     pthread_mutex_t lock;
@@ -90,6 +97,8 @@ struct scraper {
     struct scrape_generation *found;      // newer, to be taken over
     struct scrape_state *states, *buckets[SCRAPE_BUCKETS];
     struct scrape_source *sources;
+    struct kube_watch *watches; // changed by the thread that finds targets only
+    struct kube_counts kube;
     bool stop, started;
     bool look;   // states changed: what is due must be computed again
     bool search; // targets must be looked for
@@ -104,6 +113,8 @@ struct scraper {
     pthread_cond_t wanted;
     bool finder_started;
     struct budget finding; // of everything that it reads and makes
+    int64_t read_due;      // when to read what watches received; 0: they received nothing
+    struct arena *scratch; // of that thread
     // The threads that decode.
     struct scrape_taker {
         struct scraper *scraper;

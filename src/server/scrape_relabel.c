@@ -14,7 +14,7 @@ struct labels {
 };
 
 // A text that was written into l->text, and takes no more than it needs.
-static struct str keep_text(const struct labels *l)
+static struct str keep_relabel_text(const struct labels *l)
 {
     return (struct str){arena_copy(l->arena, l->text->p, l->text->n), l->text->n};
 }
@@ -119,7 +119,7 @@ static struct str expand_replacement(const struct labels *l, const struct patter
         out_str(out, expand_group(p, text, str_from_to(format, from, to)));
         i = braced ? to : to - 1;
     }
-    return keep_text(l);
+    return keep_relabel_text(l);
 }
 
 static struct str change_case(struct arena *arena, struct str s, bool upper)
@@ -141,7 +141,7 @@ static struct str join_source_labels(const struct labels *l, const struct relabe
             out_str(l->text, r->separator);
         out_str(l->text, get_relabeled(l, r->source[i]));
     }
-    return keep_text(l);
+    return keep_relabel_text(l);
 }
 
 static void map_names(struct labels *l, const struct relabel_rule *r, const struct pattern *p)
@@ -197,6 +197,10 @@ static bool apply_relabel_rule(struct labels *l, const struct relabel_rule *r,
     case RELABEL_UPPERCASE:
         set_relabeled(l, r->target, change_case(l->arena, source, r->action == RELABEL_UPPERCASE));
         return true;
+    case RELABEL_KEEPEQUAL:
+        return str_eq(source, get_relabeled(l, r->target));
+    case RELABEL_DROPEQUAL:
+        return !str_eq(source, get_relabeled(l, r->target));
     }
     return true;
 }

@@ -5,8 +5,10 @@
 
 #include "base/sort.h"
 
+#define DAY (INT64_C(86400) * 1000000000)
 // Days of the week differ: the total of a service must outlast a weekend.
-#define LASTING_TOTAL (INT64_C(3 * 86400) * 1000000000)
+#define LASTING_TOTAL (3 * DAY)
+#define WEEK (7 * DAY)
 
 static void fill_dense(const struct stats_timeline *t, bool self, struct stats_cell *cells,
                        size_t n)
@@ -36,6 +38,29 @@ static void push_candidates(struct stats_candidates *to, struct arena *arena,
     }
 }
 
+// Whether the same days of the week before a step show at least half of it, too. A step of whole
+// days may be a weekend otherwise, or the end of one.
+static bool is_beyond_week(const struct stats_history *h, const struct stats_cell *cells,
+                           const struct stats_step *step)
+{
+    const struct stats_window *w = h->windows;
+    double before = 0, after = 0;
+    int64_t compared = 0;
+    for (size_t i = step->window, j = 0; i < h->n; i++) {
+        while (j < step->window && w[j].start < w[i].start - WEEK)
+            j++;
+        if (j == step->window || w[j].start != w[i].start - WEEK)
+            continue;
+        before += cells[j].value;
+        after += cells[i].value;
+        compared += w[i].end - w[i].start;
+    }
+    if (compared < DAY || !(before > 0) || !(after > 0))
+        return false;
+    double shown = log(after / before), whole = log(step->after / step->before);
+    return shown * whole > 0 && fabs(shown) >= fabs(whole) / 2;
+}
+
 static void scan_total(const struct stats_service *service, struct stats_steps *steps,
                        struct stats_cell *cells, struct arena *arena,
                        struct stats_candidates *found)
@@ -51,7 +76,10 @@ static void scan_total(const struct stats_service *service, struct stats_steps *
     int64_t lasting = service->absolute ? h->lasting : LASTING_TOTAL;
     size_t n =
         stats_steps_find(steps, cells, true, lasting, stats_noise_ratio(&noise, &none), &list);
-    push_candidates(found, arena, (struct stats_candidate){.measured = STATS_SERVICE}, list, n);
+    for (size_t i = 0; i < n; i++)
+        if (service->absolute || list[i].gone || is_beyond_week(h, cells, &list[i]))
+            push_candidates(found, arena, (struct stats_candidate){.measured = STATS_SERVICE},
+                            &list[i], 1);
 }
 
 void stats_changes_scan(const struct stats_service *service, struct arena *arena,

@@ -5,8 +5,11 @@
 #include "base/sort.h"
 #include "stats/candidates.h"
 #include "stats/culprits.h"
+#include "stats/distribution.h"
 
-#define ROLLOUT (INT64_C(2 * 86400) * 1000000000)
+#define HOUR (INT64_C(3600) * 1000000000)
+#define ROLLOUT (48 * HOUR)
+#define SETTLING (6 * HOUR)
 #define AGAIN 1.5 // how much longer than at the last test a step must have lasted to be retested
 
 struct settling {
@@ -39,14 +42,34 @@ static bool change_rises(const struct stats_entry *e)
     return e->after > e->before;
 }
 
-// A rollout takes time: what goes on within two days of a change is a part of it.
+static bool has_verdict(const struct stats_entry *a, const struct stats_entry *b,
+                        enum stats_verdict verdict)
+{
+    return a->verdict == verdict || b->verdict == verdict;
+}
+
+// A rollout takes time: what goes on within two days of a change is a part of it. Work that moved
+// is no change, and must not hide one.
 bool stats_entry_same(const struct stats_entry *a, const struct stats_entry *b)
 {
-    bool settled = a->verdict == STATS_LASTING || a->verdict == STATS_SHIFT ||
-                   b->verdict == STATS_LASTING || b->verdict == STATS_SHIFT;
-    int64_t slack = settled ? ROLLOUT : 0;
+    int64_t slack = has_verdict(a, b, STATS_LASTING) ? ROLLOUT
+                    : has_verdict(a, b, STATS_SHIFT) ? SETTLING
+                                                     : 0;
     return str_eq(a->function, b->function) && change_rises(a) == change_rises(b) &&
            at_same_time(a, (struct stats_range){b->low - slack, b->high + slack});
+}
+
+bool stats_entry_is_due_to_load(const struct stats_entry *e, double load, double load_deviation,
+                                double level)
+{
+    double sign = change_rises(e) ? 1 : -1;
+    double ratio = load > 0 && isfinite(load) ? 1 / load : 1;
+    ratio = sign * (ratio - 1) > 0 ? ratio : 1;
+    double expected = ratio * e->before;
+    double deviation = hypot(ratio * e->deviations[0], e->deviations[1]);
+    if (ratio != 1)
+        deviation = hypot(deviation, expected * load_deviation);
+    return sign * (e->after - expected) <= stats_normal_quantile_two_sided(level) * deviation;
 }
 
 static const struct stats_entry *find_known(const struct settling *t, struct str function, bool up,
@@ -200,6 +223,28 @@ static const struct culprit *explain_change(const struct stats_stacks *s,
     return culprit && (culprit->change > 0) == up ? culprit : NULL;
 }
 
+static double scale_deviation(const struct stats_stacks *s)
+{
+    const struct stats_fit *fit = &s->functions.fit;
+    return sqrt(1 / fit->agreed[0] + 1 / fit->agreed[1]);
+}
+
+// Days differ in their load, by less than SAME_LOAD.
+static bool is_due_to_load(const struct settling *t, const struct stats_stacks *s,
+                           const struct stats_entry *e)
+{
+    const struct stats_history *h = &t->service->history;
+    double profiles[2] = {0};
+    if (t->service->absolute || e->verdict != STATS_LASTING)
+        return false;
+    for (size_t i = 0; i < s->n[0] + s->n[1]; i++) {
+        int side = i >= s->n[0];
+        profiles[side] += stats_profiles(h, s->ranges[i]) / (double)s->n[side];
+    }
+    double pods = profiles[0] > 0 && profiles[1] > 0 ? profiles[1] / profiles[0] : 1;
+    return stats_entry_is_due_to_load(e, s->scale / pods, scale_deviation(s), t->level);
+}
+
 static bool has_step(const struct settling *t, const struct cluster *k, const struct culprit *c)
 {
     for (size_t i = 0; i < t->found->n; i++) {
@@ -228,6 +273,10 @@ static void settle_candidate(struct settling *t, const struct stats_stacks *s,
         struct stats_entry e = entry_of(t, k->items[0]);
         describe_change(t, s, culprit, &e);
         e.q = c->q;
+        if (is_due_to_load(t, s, &e)) {
+            push_entry(t, own); // not known
+            return;
+        }
         const struct stats_entry *old = find_known(t, e.function, change_rises(&e), k->interval);
         if ((!old || old->verdict == STATS_UNSURE) && same_cause(t, s, culprit, k->interval))
             e.verdict = STATS_EXPLAINED;
@@ -273,6 +322,17 @@ static void settle_service(struct settling *t, const struct cluster *k,
     push_entry(t, e);
 }
 
+// What a step adds to the logarithm of the total, if the rest stays the same. Of a function that is
+// most of the service, such as main, the rest is too little to know.
+static double growth_by(const struct settling *t, const struct stats_candidate *c)
+{
+    const double most = 0.9;
+    double before = c->step.before, after = c->step.after;
+    bool known =
+        !t->service->absolute && c->measured != STATS_SERVICE && before < most && after < most;
+    return known ? log((1 - before) / (1 - after)) : 0;
+}
+
 static void settle_cluster(struct settling *t, const struct cluster *k)
 {
     const struct stats_candidate *service = NULL;
@@ -287,7 +347,7 @@ static void settle_cluster(struct settling *t, const struct cluster *k)
         struct stats_stacks *s = arena_alloc(t->arena, sizeof *s);
         s->service = t->service;
         s->arena = t->arena;
-        culprits_choose_ranges(s, k->from, k->at, k->to);
+        culprits_choose_ranges(s, k->from, k->at, k->to, growth_by(t, k->items[0]));
         bool comparable = s->n[0] && s->n[1], explained = false;
         comparable = comparable && culprits_compare(s, t->level);
         for (size_t i = 0; i < k->n && comparable; i++)
@@ -380,8 +440,7 @@ void stats_changes_compare(const struct stats_service *service, const struct sta
     if (!s->n[0] || !culprits_compare(s, level))
         return;
     report->scale = s->scale;
-    const struct stats_fit *fit = &s->functions.fit;
-    report->scale_deviation = sqrt(1 / fit->agreed[0] + 1 / fit->agreed[1]);
+    report->scale_deviation = scale_deviation(s);
     struct stats_range interval = {h->windows[0].start, change_end(h)};
     for (size_t i = 0; i < s->n_culprits; i++) {
         const struct culprit *c = &s->culprits[i];

@@ -99,6 +99,11 @@ struct stats_entry {
 
 // Whether two entries are the same change of a function, whichever of its values shows it.
 bool stats_entry_same(const struct stats_entry *a, const struct stats_entry *b);
+// Whether an entry may only show that the load differs. Work that does not depend on requests takes
+// a larger share of a pod with fewer of them; a change must be more than that, by more than noise.
+// load: of a profile after / before, with its deviation in parts of it.
+bool stats_entry_is_due_to_load(const struct stats_entry *e, double load, double deviation,
+                                double level);
 
 struct stats_report {
     // New ones. One that is the same as a known UNSURE entry takes its place.

@@ -146,8 +146,31 @@ static double choose_scale(const struct fitting *f, const struct summary *larges
     return best;
 }
 
+// Whether a row has a value on both sides.
+static bool is_shared(const struct summary *s)
+{
+    return s->value[0] > 0 && s->value[1] > 0;
+}
+
+// The rows that the sides share are far from each other, as where one side has a single event:
+// everything counts, and next to nothing is known. false: they share none.
+static bool take_all(const struct fitting *f)
+{
+    struct stats_fit *fit = f->fit;
+    bool any = false;
+    fit->agreed[0] = fit->agreed[1] = 0;
+    for (size_t i = 0; i < f->n; i++) {
+        struct scaled e = scale_events(&f->parts[i], fit->scale);
+        any |= is_shared(&f->parts[i]);
+        for (int side = 0; side < 2; side++)
+            fit->agreed[side] += e.events[side];
+    }
+    fit->scale = ratio_of(fit->totals[0], fit->totals[1]);
+    return any && fit->scale > 0;
+}
+
 // The ratio of the sums of all rows that are near the scale: as precise as the data allows, and
-// changed rows do not count. false: no row is near it.
+// changed rows do not count. false: the sides have no row in common.
 static bool refine_scale(const struct fitting *f)
 {
     struct stats_fit *fit = f->fit;
@@ -167,7 +190,7 @@ static bool refine_scale(const struct fitting *f)
         }
         double scale = ratio_of(sum[0], sum[1]);
         if (!(scale > 0))
-            return round > 0;
+            return round > 0 || take_all(f);
         fit->scale = scale;
         fit->agreed[0] = events[0];
         fit->agreed[1] = events[1];
@@ -385,9 +408,12 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
     fit->scale = choose_scale(&f, largest, n);
     for (int round = 0; round < 2; round++) {
         bool any = refine_scale(&f);
-        // Nor is there a rest if the sides have no row in common.
-        if (!any && fit->totals[0] > 0 && fit->totals[1] > 0) {
+        // Nor is there a rest if the sides have no row in common. An empty side marks nothing.
+        if (!any) {
+            bool empty = !(fit->totals[0] > 0) || !(fit->totals[1] > 0);
             fit_absolute(fit);
+            if (empty)
+                fit->agreed[0] = fit->agreed[1] = 0;
             return;
         }
         fit_dispersion(&f, rows, arena);
@@ -561,7 +587,9 @@ struct stats_change stats_test(const struct stats_fit *fit, const struct stats_c
     struct stats_change change = fit->absolute ? stats_test_means(cells, fit->n_profiles)
                                                : compared_change(fit, cells, &s, noise);
     struct scaled e = scale_events(&s, fit->scale);
-    if (!(e.share > 0) || !(e.share < 1) || !(fit->agreed[0] > 0) || !(fit->agreed[1] > 0))
+    bool known = fit->agreed[0] > 0 && fit->agreed[1] > 0;
+    change.p = known ? change.p : 1;
+    if (!known || !(e.share > 0) || !(e.share < 1))
         return change;
     // The scale is an estimate, too: its variance adds to that of the row's own ratio.
     double own = dispersed * (1 / e.expected[0] + 1 / e.expected[1]);

@@ -231,7 +231,8 @@ static double culprit_growth(const struct stats_stacks *s, const struct stats_ch
     return c->before > 0 && c->after > 0 ? log(c->after / (s->scale * c->before)) : NAN;
 }
 
-// Several culprits that grew by the same factor as a caller of theirs: it is called more often.
+// Several culprits that grew by the same factor as a caller of theirs, and what grew of the caller
+// are these or its own part: it is called more often.
 static void merge_callees(struct stats_stacks *s)
 {
     const struct stats_functions *f = &s->functions;
@@ -240,16 +241,23 @@ static void merge_callees(struct stats_stacks *s)
     for (uint32_t i = 0; i < f->n; i++) {
         const struct stats_function *caller = &f->rows[i];
         double factor = culprit_growth(s, &caller->total.change);
+        double change = scaled_change_of(s, &caller->total.change),
+               sum = caller->total.own * change;
         size_t n = 0;
         if (caller->total.mark == STATS_NOISE || !isfinite(factor))
             continue;
         for (size_t j = 0; j < s->n_culprits; j++) {
             const struct culprit *c = &s->culprits[j];
-            const struct stats_change *change = culprit_change(s, c);
-            double noise = c->deviation / fmax(change->after, 1e-300);
-            n += c->verdict == STATS_LASTING && culprit_belongs(c, i) &&
-                 fabs(culprit_growth(s, change) - factor) <= fmax(0.25 * fabs(factor), 2 * noise);
+            const struct stats_change *own = culprit_change(s, c);
+            double noise = c->deviation / fmax(own->after, 1e-300);
+            if (c->verdict != STATS_LASTING || !culprit_belongs(c, i) ||
+                fabs(culprit_growth(s, own) - factor) > fmax(0.25 * fabs(factor), 2 * noise))
+                continue;
+            n++;
+            sum += c->row == i ? 0 : c->change;
         }
+        if (sum / change < NET)
+            continue;
         const struct stats_change *total = &caller->total.change;
         if (n > most ||
             (n == most && best != UINT32_MAX && total->after < f->rows[best].total.change.after)) {
@@ -279,14 +287,30 @@ static void merge_callees(struct stats_stacks *s)
         push_culprit(s, best, false);
 }
 
+// Most of what a caller costs more may be the cost of what it calls.
+static void blame_callees(struct stats_stacks *s)
+{
+    for (size_t i = 0; i < s->n_culprits; i++) {
+        struct culprit *c = &s->culprits[i];
+        const struct stats_measure *total = &s->functions.rows[c->row].total;
+        if (c->self || c->verdict != STATS_LASTING || total->own >= NET)
+            continue;
+        c->verdict = STATS_EXPLAINED;
+        c->because = total->because;
+    }
+}
+
 // Small changes against the largest one: where much changes, the scale is not known well enough,
-// and what is left of the shares that made room looks like a change.
+// and what is left of the shares that made room looks like a change. Work that moved makes no room.
 static void drop_counterparts(struct stats_stacks *s)
 {
-    for (size_t i = 1; i < s->n_culprits; i++) {
+    const struct culprit *largest = NULL;
+    for (size_t i = 0; i < s->n_culprits; i++) {
         struct culprit *c = &s->culprits[i];
-        const struct culprit *largest = &s->culprits[0];
-        if (c->verdict != STATS_LASTING || (c->change > 0) == (largest->change > 0) ||
+        if (c->verdict != STATS_LASTING)
+            continue;
+        largest = largest ? largest : c;
+        if ((c->change > 0) == (largest->change > 0) ||
             fabs(c->change) > COUNTERPART * fabs(largest->change))
             continue;
         c->verdict = STATS_EXPLAINED;
@@ -321,6 +345,7 @@ bool culprits_compare(struct stats_stacks *s, double level)
         if (s->culprits[i].verdict == STATS_LASTING)
             find_partners(s, &s->culprits[i]);
     }
+    blame_callees(s);
     drop_counterparts(s);
     merge_callees(s);
     return true;
@@ -366,28 +391,94 @@ double stats_total_rate(const struct stats_history *h, struct stats_range r)
     return seconds > 0 ? value / seconds : 0;
 }
 
-// Whole days on both sides, or the same hours of the days before as there are after. Only days with
-// about the same load: on another one, such as a weekend, the service does other work. There may be
-// none.
-void culprits_choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t to)
+double stats_profiles(const struct stats_history *h, struct stats_range r)
+{
+    double n = 0;
+    for (size_t i = 0; i < h->n; i++)
+        if (h->windows[i].start >= r.start && h->windows[i].end <= r.end)
+            n += h->windows[i].profiles;
+    return n;
+}
+
+// The logarithm of how much more the service does in a range.
+static double load_between(const struct stats_history *h, struct stats_range a,
+                           struct stats_range b)
+{
+    return log(stats_total_rate(h, b) / stats_total_rate(h, a));
+}
+
+static size_t keep_same_load(const struct stats_history *h, struct stats_range reference,
+                             double growth, const struct stats_range *from, size_t n,
+                             struct stats_range *to)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (fabs(load_between(h, reference, from[i]) + growth) <= SAME_LOAD)
+            to[kept++] = from[i];
+    return kept;
+}
+
+// Of the days before and after those with about the same load: on another one, such as a weekend,
+// the service does other work. growth: what the step itself adds to the load, as a logarithm.
+// False: there are none.
+static bool push_days(struct stats_stacks *s, const struct stats_range *days[2], const size_t n[2],
+                      double growth)
+{
+    const struct stats_history *h = &s->service->history;
+    struct stats_range same[2][MAX_DAYS];
+    size_t best = 0, all = 0, reference = 0, kept[2];
+    for (size_t i = 0; i < n[1]; i++) {
+        kept[0] = keep_same_load(h, days[1][i], growth, days[0], n[0], same[0]);
+        kept[1] = keep_same_load(h, days[1][i], 0, days[1], n[1], same[1]);
+        size_t least = kept[0] < kept[1] ? kept[0] : kept[1];
+        if (least < best || (least == best && kept[0] + kept[1] <= all))
+            continue;
+        best = least;
+        all = kept[0] + kept[1];
+        reference = i;
+    }
+    if (!best)
+        return false;
+    kept[0] = keep_same_load(h, days[1][reference], growth, days[0], n[0], same[0]);
+    kept[1] = keep_same_load(h, days[1][reference], 0, days[1], n[1], same[1]);
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < kept[side]; i++)
+            push_range(s, side, same[side][i].start, same[side][i].end);
+    return true;
+}
+
+// Whole days on both sides, or the same hours of several days.
+void culprits_choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t to,
+                            double growth)
 {
     const struct stats_history *h = &s->service->history;
     const struct stats_window *w = h->windows;
     int64_t time = w[at].start, before = time - w[from].start, after = w[to - 1].end - time;
     s->n[0] = s->n[1] = 0;
-    if (before < 2 * DAY) {
+    if (w[h->n - 1].end - w[0].start < 2 * DAY) {
         culprits_push_blocks(s, 0, from, at);
         culprits_push_blocks(s, 1, at, to);
         return;
     }
-    int64_t length = after < DAY ? after : DAY, days = after / length;
-    days = days < MAX_DAYS ? days : MAX_DAYS;
-    double rate = stats_total_rate(h, (struct stats_range){time, time + days * length});
-    for (int64_t i = 1; i * DAY <= before && s->n[0] < MAX_DAYS; i++) {
-        struct stats_range r = {time - i * DAY, time - i * DAY + length};
-        if (s->service->absolute || fabs(log(stats_total_rate(h, r) / rate)) <= SAME_LOAD)
-            push_range(s, 0, r.start, r.end);
+    // At least one side has a day, or the hours differ.
+    int64_t length = after < DAY ? after : before < DAY ? before : DAY;
+    int64_t first = before < DAY && after >= DAY ? DAY - length : 0;
+    struct stats_range days[2][MAX_DAYS];
+    size_t n[2] = {0};
+    for (int64_t i = 1; n[0] < MAX_DAYS && i * DAY - first <= before; i++)
+        days[0][n[0]++] =
+            (struct stats_range){time + first - i * DAY, time + first - i * DAY + length};
+    for (int64_t i = 0; n[1] < MAX_DAYS && first + i * DAY + length <= after; i++)
+        days[1][n[1]++] =
+            (struct stats_range){time + first + i * DAY, time + first + i * DAY + length};
+    if (s->service->absolute) {
+        for (int side = 0; side < 2; side++)
+            for (size_t i = 0; i < n[side]; i++)
+                push_range(s, side, days[side][i].start, days[side][i].end);
+        return;
     }
-    for (int64_t i = 0; i < days; i++)
-        push_range(s, 1, time + i * length, time + (i + 1) * length);
+    // Work that only moved adds nothing.
+    const struct stats_range *both[] = {days[0], days[1]};
+    if (!push_days(s, both, n, 0))
+        push_days(s, both, n, growth);
 }

@@ -42,9 +42,10 @@ struct stats_stacks {
     size_t *seen, n_seen;
 };
 
-// Which stacks: of the windows from and to, around the step before the window at. There may be none
-// to compare with.
-void culprits_choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t to);
+// Which stacks: of the windows from and to, around the step before the window at, which adds growth
+// to the logarithm of the total. There may be none to compare with.
+void culprits_choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t to,
+                            double growth);
 void culprits_push_blocks(struct stats_stacks *s, int side, size_t from, size_t to);
 // False: there is nothing to compare with. Stacks may be deleted before the history is.
 bool culprits_compare(struct stats_stacks *s, double level);
@@ -53,3 +54,5 @@ const struct stats_change *culprit_change(const struct stats_stacks *s, const st
 bool culprit_belongs(const struct culprit *c, uint32_t row);
 // Of all stacks, per second.
 double stats_total_rate(const struct stats_history *h, struct stats_range r);
+// How many profiles a range has.
+double stats_profiles(const struct stats_history *h, struct stats_range r);

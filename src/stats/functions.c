@@ -31,16 +31,24 @@ void stats_functions_init(struct stats_functions *f, const size_t n_profiles[2],
     hash_init(&f->index, arena, 256);
 }
 
-uint32_t stats_functions_row(struct stats_functions *f, struct str name)
+uint32_t stats_functions_find(const struct stats_functions *f, struct str name)
 {
     uint64_t hash = hash_bytes(name.p, name.n, 0);
     for (struct hash_probe at = hash_find(&f->index, hash); hash_hit(&f->index, &at);
          hash_next(&f->index, &at))
         if (str_eq(f->rows[at.item].name, name))
             return at.item;
+    return UINT32_MAX;
+}
+
+uint32_t stats_functions_row(struct stats_functions *f, struct str name)
+{
+    uint32_t row = stats_functions_find(f, name);
+    if (row != UINT32_MAX)
+        return row;
     f->rows = arena_push(f->arena, f->rows, f->n, &f->cap, sizeof *f->rows);
     f->rows[f->n] = (struct stats_function){.name = name};
-    hash_add(&f->index, f->arena, hash, (uint32_t)f->n);
+    hash_add(&f->index, f->arena, hash_bytes(name.p, name.n, 0), (uint32_t)f->n);
     return (uint32_t)f->n++;
 }
 
@@ -169,8 +177,17 @@ static double change_of_self_or_total(const struct stats_functions *f, uint32_t 
     return fabs(c->after - c->before);
 }
 
-// Whether the row's change remains without the stacks of culprits; the largest of those if not.
-static void find_row_culprit(struct stats_functions *f, uint32_t row)
+// The part of the row's change, beyond the scale, that remains without the stacks of culprits.
+static double remaining_part(const struct stats_functions *f, uint32_t row,
+                             const struct stats_change *rest)
+{
+    const struct stats_change *all = &f->rows[row].total.change;
+    double scale = stats_scale(&f->fit), change = all->after - scale * all->before;
+    return change != 0 ? (rest->after - scale * rest->before) / change : 0;
+}
+
+// Whether the row's change remains without the stacks of culprits, at a p-value of at most cutoff.
+static void find_row_culprit(struct stats_functions *f, uint32_t row, double cutoff)
 {
     struct stats_groups *g = f->groups;
     size_t k = profiles_of(f);
@@ -188,24 +205,37 @@ static void find_row_culprit(struct stats_functions *f, uint32_t row)
         }
     }
     struct stats_measure *total = &f->rows[row].total;
-    if (largest != UINT32_MAX && stats_test(&f->fit, g->rest).p > f->cutoff) {
+    struct stats_change rest = stats_test(&f->fit, g->rest);
+    bool is_own = rest.p <= cutoff;
+    total->own = 1;
+    total->because = largest == UINT32_MAX ? row : largest;
+    if (largest == row) {
         // A function whose own code changed explains its own total.
-        total->mark = largest == row ? STATS_CHANGED : STATS_CALLEE;
-        total->because = largest;
-        return;
+        total->mark = STATS_CHANGED;
+    } else if (largest != UINT32_MAX) {
+        total->own = remaining_part(f, row, &rest);
+        total->mark = is_own ? STATS_CHANGED : STATS_CALLEE;
+    } else if (!is_own) {
+        total->mark = STATS_NOISE;
     }
+    if (!is_own)
+        return;
     for (size_t i = g->first[row]; i < g->first[row + 1]; i++)
         if (!g->items[g->of_row[i]].culprit)
             g->items[g->of_row[i]].culprit = row + 1;
 }
 
-// The most specific first: a caller has at least the stacks of its callee.
+// The most specific first: a caller has at least the stacks of its callee. One culprit may have
+// hundreds of callers, whose change is true but not their own. At the level of those, there would
+// be more false culprits than true ones. So only culprits count as discoveries.
 static void find_function_culprits(struct stats_functions *f)
 {
-    uint32_t *order = arena_array(f->arena, f->n + 1, sizeof *order), n = 0;
-    for (uint32_t i = 0; i < f->n; i++)
+    uint32_t *order = arena_array(f->arena, f->n + 1, sizeof *order), n = 0, n_culprits = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        n_culprits += f->rows[i].self.mark == STATS_CHANGED;
         if (f->rows[i].total.mark == STATS_CHANGED)
             order[n++] = i;
+    }
     if (!n)
         return;
     f->groups = arena_alloc(f->arena, sizeof *f->groups);
@@ -216,8 +246,11 @@ static void find_function_culprits(struct stats_functions *f)
     f->each(f->context, f);
     index_groups(f);
     sort_items_by(f->arena, order, n, sizeof *order, by_size, f);
-    for (uint32_t i = 0; i < n; i++)
-        find_row_culprit(f, order[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct stats_function *row = &f->rows[order[i]];
+        find_row_culprit(f, order[i], f->level * fmax(n_culprits, 1) / (double)f->n_totals);
+        n_culprits += row->total.mark == STATS_CHANGED && row->self.mark != STATS_CHANGED;
+    }
 }
 
 // --- tests ---
@@ -230,42 +263,61 @@ static bool equal_cells(const struct stats_cell *a, const struct stats_cell *b, 
     return true;
 }
 
-static void mark_rows(struct stats_functions *f, double level)
+// Marks those of a family of tests that are beyond the false discovery rate.
+static void mark_measures(struct stats_functions *f, struct stats_measure **measures, size_t n)
 {
-    size_t k = profiles_of(f), n = 0;
-    double *p = arena_array(f->arena, 2 * f->n + 1, sizeof *p);
-    struct stats_measure **measures = arena_array(f->arena, 2 * f->n + 1, sizeof *measures);
-    for (size_t i = 0; i < f->n; i++) {
-        struct stats_function *row = &f->rows[i];
-        const struct stats_cell *self = f->self + i * k, *sums = f->sums + i * k;
-        arena_spend(f->arena, 2 * k);
-        row->self.change = stats_test(&f->fit, self);
-        row->total.change = stats_test(&f->fit, sums);
-        row->self.q = row->total.q = 1;
-        if (row->self.change.before != 0 || row->self.change.after != 0)
-            measures[n++] = &row->self;
-        // A function that calls nothing is tested once.
-        if (!equal_cells(self, sums, k))
-            measures[n++] = &row->total;
-    }
+    double *p = arena_array(f->arena, n + 1, sizeof *p);
     for (size_t i = 0; i < n; i++)
         p[i] = measures[i]->change.p;
     stats_adjust(p, p, n, f->arena);
     for (size_t i = 0; i < n; i++) {
         measures[i]->q = p[i];
-        if (p[i] > level)
-            continue;
-        measures[i]->mark = STATS_CHANGED;
-        f->cutoff = fmax(f->cutoff, measures[i]->change.p);
+        if (p[i] <= f->level)
+            measures[i]->mark = STATS_CHANGED;
     }
+}
+
+// Self values and totals are two families: the callers of one culprit are true discoveries, and
+// would allow for as many false ones among the functions themselves.
+static void mark_rows(struct stats_functions *f)
+{
+    size_t k = profiles_of(f);
+    struct stats_measure **self = arena_array(f->arena, f->n + 1, sizeof *self);
+    struct stats_measure **totals = arena_array(f->arena, f->n + 1, sizeof *totals);
+    f->n_self = f->n_totals = 0;
+    for (size_t i = 0; i < f->n; i++) {
+        struct stats_function *row = &f->rows[i];
+        const struct stats_cell *cells = f->self + i * k, *sums = f->sums + i * k;
+        arena_spend(f->arena, 2 * k);
+        row->self.change = stats_test(&f->fit, cells);
+        row->total.change = stats_test(&f->fit, sums);
+        row->self.q = row->total.q = 1;
+        if (row->self.change.before != 0 || row->self.change.after != 0)
+            self[f->n_self++] = &row->self;
+        // A function that calls nothing is tested once.
+        if (!equal_cells(cells, sums, k))
+            totals[f->n_totals++] = &row->total;
+    }
+    mark_measures(f, self, f->n_self);
+    mark_measures(f, totals, f->n_totals);
     for (size_t i = 0; i < f->n; i++)
         if (equal_cells(f->self + i * k, f->sums + i * k, k))
             f->rows[i].total = f->rows[i].self;
 }
 
+// The p-value at which one more function would be a culprit.
+static double find_cutoff(const struct stats_functions *f)
+{
+    double n = 0;
+    for (size_t i = 0; i < f->n; i++)
+        n += f->rows[i].self.mark == STATS_CHANGED || f->rows[i].total.mark == STATS_CHANGED;
+    return f->level * fmax(n, 1) / (double)(f->n_self + f->n_totals);
+}
+
 void stats_functions_compare(struct stats_functions *f, double level)
 {
     size_t k = profiles_of(f);
+    f->level = level;
     f->self = arena_array(f->arena, f->n * k + 1, sizeof *f->self);
     f->sums = arena_array(f->arena, f->n * k + 1, sizeof *f->sums);
     f->seen = arena_array(f->arena, f->n + 1, sizeof *f->seen);
@@ -278,8 +330,9 @@ void stats_functions_compare(struct stats_functions *f, double level)
     stats_fit(&rows, f->arena, &f->fit);
     f->total = stats_test_total(&rows, &f->fit, f->arena);
     f->total_changed = f->total.p <= level;
-    mark_rows(f, level);
+    mark_rows(f);
     find_function_culprits(f);
+    f->cutoff = find_cutoff(f);
 }
 
 static void take_larger_measure(struct stats_measure *m, const struct stats_measure *other)

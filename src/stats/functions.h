@@ -1,9 +1,10 @@
 // Which functions changed between two sets of profiles, and which of those only because of what
 // they call.
 //
-// Every function has two rows: its self value and its total. All of them are tested together at one
-// false discovery rate. Of the totals that changed, those are culprits whose change remains when
-// the stacks of more specific culprits are left out; the others changed because of a culprit.
+// Every function has two rows: its self value and its total. The self values are tested together at
+// one false discovery rate, and so are the totals. Of the totals that changed, those are culprits
+// whose change remains when the stacks of more specific culprits are left out; the others changed
+// because of a culprit.
 #pragma once
 
 #include "base/hash.h"
@@ -22,6 +23,9 @@ struct stats_measure {
     double q; // the false discovery rate at which it is marked
     enum stats_mark mark;
     uint32_t because; // with STATS_CALLEE: the row of the culprit
+    // Of a total that changed: the part of the change that remains without the stacks of more
+    // specific culprits, the largest of which is `because`; 1 without any.
+    double own;
 };
 
 struct stats_function {
@@ -47,7 +51,8 @@ struct stats_functions {
     // Private.
     void (*take)(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
                  struct stats_cell cell);
-    double cutoff; // the largest p-value that is marked
+    double level, cutoff;    // of the false discovery rate; the p-value of one more culprit
+    size_t n_self, n_totals; // that were tested
     struct hash_table index;
     struct stats_cell *self, *sums; // n rows of a cell per profile
     size_t *seen, n_seen;
@@ -61,6 +66,8 @@ void stats_functions_init(struct stats_functions *f, const size_t n_profiles[2],
                           struct arena *arena);
 // The row of a name. All rows exist before stats_functions_compare.
 uint32_t stats_functions_row(struct stats_functions *f, struct str name);
+// The same if it exists; UINT32_MAX if not.
+uint32_t stats_functions_find(const struct stats_functions *f, struct str name);
 // From each: a sample of a profile (0 to n_profiles[0] + n_profiles[1] - 1, the baseline's first)
 // and the rows of its frames, leaf first. A row may occur several times.
 void stats_functions_add(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,

@@ -94,6 +94,19 @@ def lacks_perf():
     return None
 
 
+def lacks_pid_namespaces():
+    new_pid_namespace = 0x20000000
+
+    def unshare():
+        if ctypes.CDLL(None).unshare(new_pid_namespace):
+            raise PermissionError
+    try:
+        subprocess.run(['true'], preexec_fn=unshare)
+    except subprocess.SubprocessError:
+        return 'cannot create a pid namespace'
+    return None
+
+
 def only_root():
     return None if os.geteuid() == 0 else 'needs root'
 
@@ -155,7 +168,7 @@ CASES = [
     # The next two not static: libkiln.a stands in for sigaction and signal, but not for masks and exec.
     Case('sigprof_state', modes=PRELOADED + ('shared',)),
     Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
-    Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', repeat=3, racy=('static',), always=('static',), status=4),
+    Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', 'syscall none', repeat=3, racy=('static',), always=('static',), status=4),
     Case('sigprof_default', 'sigaction raise', 'signal timer', status=-signal.SIGPROF),
     Case('blocked_signals'),
     Case('sigprof_interrupts', 'before', 'after'),
@@ -188,6 +201,7 @@ CASES = [
     Case('main_ends_alone', 'descriptors', 'signals', 'confined', 'denied', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s']),
     Case('main_ends_alone', 'stopped', modes=LINKED, always=('static',)),
     Case('main_ends_alone', 'chroot', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s'], skip=only_root),
+    Case('foreign_proc', modes=LINKED, limit=40, skip=lacks_pid_namespaces),
     Case('kernel_worker', modes=THREADS + ('heap',), skip=lacks_io_uring),
     Case('ends', 'return', status=11),
     Case('ends', '_exit', modes=THREADS, status=12),
@@ -208,7 +222,7 @@ CASES = [
     Case('quiet_ends', 'data', modes=EVERY, status=6, skip=only_root, check=data_is_empty),
 
     # --- seccomp ---
-    Case('seccomp_worker', 'cfi prctl', 'no_cfi seccomp', 'heap prctl', repeat=2,
+    Case('seccomp_worker', 'cfi prctl', 'no_cfi seccomp', 'heap prctl', 'no_cfi syscall', repeat=2,
          modes=USUAL + ('heap', 'listen')),
     Case('seccomp_main_ended', 'cfi prctl', 'heap prctl', 'cfi tsync', modes=USUAL + ('heap', 'listen'), status=4),
     Case('seccomp_denies', 'prlimit64 all', 'rt_sigpending all', 'timer_gettime all', 'getdents64 one', 'mremap all', 'rename all',
@@ -228,7 +242,7 @@ CASES = [
     Case('seccomp_all', '20 kill sigreturn', modes=('idle', 'push'), status=4),
     Case('killed_thread', 'strict', status=-9),
     Case('killed_thread', 'filter', status=-31),
-    Case('seccomp_strict', 'thread 50', 'process 0', 'process 50', status=4),
+    Case('seccomp_strict', 'thread 50', 'process 0', 'process 50', 'syscall 50', status=4),
     Case('seccomp_threads', modes=THREADS + ('heap',)),
     Case('seccomp_c11_thread', '_exit', 'return', status=4),
     Case('seccomp_probe', 'prctl', 'seccomp', 'tsync', check=has_samples),
@@ -253,23 +267,29 @@ CASES = [
     Case('spawn_keeps_lock', modes=PRELOADED + ('shared',), always=('profiled',)),
     Case('exec_too_large', always=('run',)),
     Case('bad_pointers'),
+    Case('bad_masks', modes=EVERY),
 
     # --- processes ---
     Case('vfork_storm'),
     Case('vfork_jump', 'one', 'nested', modes=PRELOADED + ('shared',), check=has_samples),
     Case('many_plugins', 'load', 'churn', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
+    Case('fork_in_fork', 'before', 'parent', 'child', modes=THREADS + ('heap',)),
+    Case('fork_after_threads', always=('profiled',)),
     Case('fork_storm', plugins=['plugin_empty.c'], modes=THREADS),
     Case('failing_exec', check=has_samples),
     Case('no_environment', 'clearenv', 'null'),
     Case('traced_child'),
+    Case('traces_itself', 'ptrace', 'syscall', modes=THREADS + ('heap',), check=has_samples),
     Case('prctl_arguments'),
     Case('bare_clone', modes=THREADS),
     Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', 'alike', skip=only_on('x86_64')),
     Case('own_allocator'),
     Case('own_functions', modes=THREADS + ('heap',), always=('profiled', 'shared'), flags=['-rdynamic']),
+    Case('own_thread_start', modes=EVERY),
     Case('loader_error', modes=EVERY),
     Case('signal_actions'),
     Case('hidden_headers', 'unmap', 'protect'),
+    Case('no_vdso', 'before', 'after', always=('shared',)),
     Case('own_clock'),
     Case('daemon'),
     Case('lose_rights', 'user', 'both', modes=THREADS, skip=only_root),
@@ -340,6 +360,8 @@ CASES = [
          before=ulimit(resource.RLIMIT_AS, 160 << 20)),
     Case('limits', 'stack'),
     Case('busy', '0.3', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
+    # Nobody can have a stack as large as that by default.
+    Case('busy', '0.2', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 1 << 40), check=has_samples),
     Case('limits', 'cpu', modes=('profiled', 'run')),
     Case('short_threads', '3000'),
     Case('many_threads', '2000'),

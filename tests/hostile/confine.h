@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum confine_by { BY_PRCTL, BY_SECCOMP, BY_TSYNC };
+enum confine_by { BY_PRCTL, BY_SYSCALL_PRCTL, BY_SECCOMP, BY_TSYNC };
 
 enum { CONFINE_MOST = 24, CONFINE_END = ~0 };
 
@@ -35,6 +35,8 @@ static inline void confine_to(enum confine_by by, unsigned action, const int *ca
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (by == BY_PRCTL)
         require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "prctl");
+    else if (by == BY_SYSCALL_PRCTL)
+        require(syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "syscall");
     else
         require(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                         by == BY_TSYNC ? SECCOMP_FILTER_FLAG_TSYNC : 0, &program) == 0,

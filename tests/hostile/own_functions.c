@@ -54,6 +54,7 @@ OWN(socket)
 OWN(stat)
 OWN(strdup)
 OWN(strnlen)
+OWN(syscall)
 OWN(unlink)
 OWN(write)
 

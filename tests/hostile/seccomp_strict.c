@@ -6,9 +6,13 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+static const char *how;
+
 static void confine_strictly(void)
 {
-    require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0) == 0, "prctl");
+    require((is(how, "syscall") ? syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_STRICT)
+                                : prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT, 0, 0, 0)) == 0,
+            "prctl");
 }
 
 static void *work(void *context)
@@ -25,8 +29,9 @@ int main(int argc, char **argv)
 {
     hostile_begin();
     require(argc == 3, "arguments");
+    how = argv[1];
     pause_ms(strtol(argv[2], NULL, 10));
-    if (is(argv[1], "thread")) {
+    if (is(how, "thread")) {
         pthread_t thread;
         require(pthread_create(&thread, NULL, work, NULL) == 0, "pthread_create");
         // Its end is known by the kernel's word in its descriptor.

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
     hostile_begin();
     require(argc == 3, "arguments");
     how = argv[1];
-    by = is(argv[2], "prctl") ? BY_PRCTL : BY_SECCOMP;
+    by = is(argv[2], "prctl") ? BY_PRCTL : is(argv[2], "syscall") ? BY_SYSCALL_PRCTL : BY_SECCOMP;
     burn(0.05);
     pthread_t thread;
     require(pthread_create(&thread, NULL, work, NULL) == 0, "pthread_create");

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 static void *work(void *context)
@@ -29,6 +30,8 @@ int main(int argc, char **argv)
     for (int number = 1; number < NSIG; number++)
         if (is(argv[1], "sigaction"))
             sigaction(number, &plain, NULL); // some cannot be changed
+        else if (is(argv[1], "syscall"))
+            syscall(SYS_rt_sigaction, number, (unsigned long[4]){0}, NULL, 8);
         else
             signal(number, SIG_DFL);
     pthread_join(thread, NULL);

@@ -1,4 +1,4 @@
-// Random numbers for simulated profiles, the same in each run.
+// Random numbers for simulated profiles, the same in each run unless random_seed is called.
 #pragma once
 
 #include <math.h>
@@ -14,6 +14,14 @@ static inline double uniform(void)
     x ^= x << 17;
     random_state = x;
     return ((double)(x >> 11) + 0.5) / 0x1p53;
+}
+
+// Another sequence for each seed; 0 is the one without a seed.
+static inline void random_seed(uint64_t seed)
+{
+    random_state ^= seed * UINT64_C(0x9e3779b97f4a7c15);
+    for (int i = 0; seed && i < 16; i++)
+        uniform();
 }
 
 static inline double normal(void)

@@ -25,9 +25,10 @@ struct stack {
 struct simulation {
     struct stack stacks[MAX_STACKS];
     size_t n_stacks;
-    double events; // a window
-    double swing;  // of the load over a day
-    double load;   // factor of the load from `at` on; 0: 1
+    double events;  // a window
+    double swing;   // of the load over a day
+    double load;    // factor of the load from `at` on; 0: 1
+    double weekend; // factor of the load on the sixth and seventh day; 0: 1
     size_t at, until;
     // Filled by draw.
     const char *names[MAX_NAMES];
@@ -102,6 +103,8 @@ static void draw(struct simulation *s)
             s->rows[i][s->depths[i]++] = row_of(s, s->stacks[i].names[j]);
     for (size_t w = 0; w < N; w++) {
         double load = 1 + s->swing * cos(((double)(w % 24) - 14) / 12 * M_PI);
+        if (s->weekend > 0 && w / 24 % 7 >= 5)
+            load *= s->weekend;
         bool after = w >= s->at && (!s->until || w < s->until);
         if (after && s->load > 0)
             load *= s->load;
@@ -227,6 +230,67 @@ static void the_rest_is_not_to_blame(void **unused)
     assert_non_null(entry(&state, STATS_LASTING, "compress"));
     assert_int_equal(entries(&state, STATS_LASTING), 1);
     free(s);
+}
+
+// A regression that is a large part of the load: days before it have less.
+static void a_step_of_the_load(void **unused)
+{
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    add(s, (struct stack){{"compress", "serve", "main"}, {0.1, 0.8}});
+    draw(s);
+    look(s, N, &state);
+    assert_non_null(entry(&state, STATS_LASTING, "compress"));
+    free(s);
+}
+
+// A quiet Friday and a weekend are no step of the total, though they last for three days.
+static void weekends(void **unused)
+{
+    struct simulation *s = new_simulation();
+    struct state state = {0};
+    s->events = 1e5;
+    s->weekend = 0.72;
+    s->at = 94;
+    s->until = 120;
+    s->load = 0.8;
+    draw(s);
+    for (size_t n = 160; n <= N; n += 4)
+        look(s, n, &state);
+    assert_int_equal(entries(&state, STATS_LASTING), 0);
+    free(s);
+}
+
+// Work that moves next to smaller changes that do not.
+static void work_that_moves_hides_nothing(void **unused)
+{
+    for (int falls = 0; falls < 2; falls++) {
+        struct simulation *s = new_simulation();
+        struct state state = {0};
+        s->events = 1e5;
+        add(s, (struct stack){{"copy", "grow", "serve", "main"}, {0.2, 0}});
+        add(s, (struct stack){{"grow", "serve", "main"}, {0.01, 0.21}});
+        add(s,
+            (struct stack){{"parse", "read", "main"}, {falls ? 0.03 : 0.01, falls ? 0.01 : 0.03}});
+        draw(s);
+        look(s, N, &state);
+        assert_non_null(entry(&state, STATS_LASTING, "parse"));
+        assert_null(entry(&state, STATS_LASTING, "grow"));
+        free(s);
+    }
+    // What a function costs more a day after it took over work is another change.
+    struct stats_entry moved = {.verdict = STATS_SHIFT,
+                                .function = STR("grow"),
+                                .after = 1,
+                                .low = T0,
+                                .high = T0 + HOUR},
+                       later = moved;
+    later.verdict = STATS_UNSURE;
+    later.low += 24 * HOUR;
+    later.high += 24 * HOUR;
+    assert_false(stats_entry_same(&moved, &later));
+    moved.verdict = STATS_LASTING;
+    assert_true(stats_entry_same(&moved, &later));
 }
 
 // More functions than are compared as culprits.
@@ -530,6 +594,9 @@ int main(void)
         cmocka_unit_test(most_of_a_service),
         cmocka_unit_test(most_of_a_version),
         cmocka_unit_test(shift_beside_a_regression),
+        cmocka_unit_test(a_step_of_the_load),
+        cmocka_unit_test(weekends),
+        cmocka_unit_test(work_that_moves_hides_nothing),
         cmocka_unit_test(calls_of_many),
         cmocka_unit_test(the_largest_of_many),
     };

@@ -350,16 +350,36 @@ static void nothing_to_compare(void **state)
     cells[1] = (struct stats_cell){5000, 5000};
     stats_fit(&rows, arena, &fit);
     struct stats_change change = stats_test(&fit, cells);
-    assert_true(change.before == 0 && change.after == 5000 && isfinite(change.half_width));
+    assert_true(change.before == 0 && change.after == 5000 && change.p == 1);
+    assert_true(fabs(change.half_width - 1.96 * sqrt(5000)) < 1);
     assert_true(stats_test_total(&rows, &fit, arena).p < 1e-6);
     rows.n = 0;
     stats_fit(&rows, arena, &fit);
     arena_free(arena);
 }
 
+// A single event on one side says nothing about any row.
+static void a_single_event(void **state)
+{
+    enum { ROWS = 30 };
+    struct arena *arena = arena_new(1 << 20);
+    struct stats_cell cells[2 * ROWS] = {{0}};
+    struct stats_rows rows = {.n = ROWS, .n_profiles = {1, 1}, .cells = cells};
+    struct stats_fit fit;
+    cells[0] = (struct stats_cell){1, 1};
+    for (int i = 0; i < ROWS; i++)
+        cells[2 * i + 1] = (struct stats_cell){100 + i, 100 + i};
+    stats_fit(&rows, arena, &fit);
+    for (int i = 0; i < ROWS; i++)
+        assert_true(stats_test(&fit, cells + (size_t)2 * i).p > 0.01);
+    assert_true(stats_test_total(&rows, &fit, arena).p < 1e-6);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_single_event),
         cmocka_unit_test(one_profile_per_side),
         cmocka_unit_test(other_loads_and_machines),
         cmocka_unit_test(several_profiles_per_side),

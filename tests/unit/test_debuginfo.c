@@ -305,6 +305,109 @@ static void test_names_within_little_memory(void **state)
     arena_free(arena);
 }
 
+// The file with another build id.
+static void put_another(struct fixture *f, char *bytes, int number)
+{
+    struct err e;
+    char id[2 * ELF_BUILD_ID_MAX + 1];
+    struct elf *elf = elf_open(LIBRARY, ELF_OWN_PROCESS, &e);
+    uint8_t old[ELF_BUILD_ID_MAX];
+    size_t n = elf_build_id(elf, old);
+    memcpy(bytes, f->file.p, f->file.n);
+    char *at = memmem(bytes, f->file.n, old, n);
+    assert_non_null(at);
+    memcpy(at, &number, sizeof number);
+    elf_free(elf);
+    elf =
+        elf_open_bytes((struct bytes){(uint8_t *)bytes, f->file.n, NULL}, "file", ELF_IN_HOST, &e);
+    assert_non_null(elf);
+    elf_build_id_text(elf, id);
+    elf_free(elf);
+    assert_int_equal(put(f, id, 0, f->file.n, (struct str){bytes, f->file.n}, NULL), 0);
+}
+
+static double cost_of_uploads(struct fixture *f, int from)
+{
+    struct timespec begin, end;
+    char *bytes = malloc(f->file.n);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    for (int i = 0; i < 10; i++)
+        put_another(f, bytes, from + i);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    free(bytes);
+    return (double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec);
+}
+
+// An upload costs the same however many files the tenant has, and others do not wait for the
+// counting of them.
+static void test_files_are_counted_once(void **state)
+{
+    struct fixture *f = *state;
+    char path[300];
+    open_files(f, 1 << 30, 0);
+    double few = cost_of_uploads(f, 1);
+    snprintf(path, sizeof path, "%s/debuginfo/anonymous/aa", f->dir);
+    mkdir(path, 0700);
+    for (int i = 0; i < 10000; i++) {
+        snprintf(path, sizeof path, "%s/debuginfo/anonymous/aa/%06x.debug", f->dir, i);
+        close(open(path, O_WRONLY | O_CREAT, 0600));
+    }
+    open_files(f, 1 << 30, 0);
+    char *bytes = malloc(f->file.n);
+    put_another(f, bytes, 100);
+    free(bytes);
+    double many = cost_of_uploads(f, 200);
+    if (many > few * 5)
+        fail_msg("10 uploads took %.1f ms, %.1f ms with many files", few / 1e6, many / 1e6);
+}
+
+static void test_files_have_a_limit(void **state)
+{
+    struct fixture *f = *state;
+    char *bytes = malloc(f->file.n);
+    struct err e;
+    const struct debuginfo_options options = {.data = f->dir,
+                                              .store = f->store,
+                                              .file_limit = 1 << 20,
+                                              .total_limit = 1 << 30,
+                                              .files_limit = 3};
+    f->d = debuginfo_open(&options, &e);
+    assert_non_null(f->d);
+    assert_int_equal(put(f, f->id, 0, f->file.n, f->file, NULL), 0);
+    assert_int_equal(put(f, f->id, 0, f->file.n, f->file, NULL), 0); // the same again
+    put_another(f, bytes, 1);
+    put_another(f, bytes, 2);
+    assert_int_equal(put(f, "abcd", 0, 20, first_bytes(f, 4), NULL), 413);
+    assert_true(debuginfo_remove(f->d, TENANT, str_from(f->id)));
+    put_another(f, bytes, 3);
+    free(bytes);
+}
+
+// A tenant's name may begin with a dot.
+static void test_a_tenant_with_a_dot(void **state)
+{
+    struct fixture *f = *state;
+    const struct str tenant = STR(".hidden");
+    struct err e = {""};
+    char path[300];
+    struct stat st;
+    struct debuginfo_put whole = {
+        .tenant = tenant, .build_id = STR(""), .size = f->file.n, .bytes = f->file};
+    struct debuginfo_put part = {
+        .tenant = tenant, .build_id = STR("abcd"), .size = 1000, .bytes = first_bytes(f, 100)};
+    open_files(f, 10 << 20, 0);
+    assert_int_equal(debuginfo_put(f->d, &whole, &e), 0);
+    snprintf(path, sizeof path, "%s/backup", f->dir);
+    assert_int_equal(debuginfo_backup(f->d, path, &e), 0);
+    snprintf(path, sizeof path, "%s/backup/.hidden/%.2s/%s.debug", f->dir, f->id, f->id + 2);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(debuginfo_put(f->d, &part, &e), 0);
+    snprintf(path, sizeof path, "%s/debuginfo/.hidden/parts/left", f->dir);
+    close(open(path, O_WRONLY | O_CREAT, 0600)); // of a server that was killed
+    open_files(f, 10 << 20, 0);
+    assert_int_not_equal(stat(path, &st), 0);
+}
+
 struct crowd {
     struct fixture *f;
     int number, refused;
@@ -354,6 +457,9 @@ int main(void)
         TEST(test_room_is_checked_for_each_part),
         TEST(test_an_upload_loads_no_symbols),
         TEST(test_names_within_little_memory),
+        TEST(test_files_are_counted_once),
+        TEST(test_files_have_a_limit),
+        TEST(test_a_tenant_with_a_dot),
         TEST(test_many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

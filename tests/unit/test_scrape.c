@@ -105,6 +105,14 @@ static void configurations(void **state)
     refused(JOB "http_sd_configs: [{url: 'file:///x'}]}]", "url");
     refused(JOB "http_sd_configs: [{url: 'http://x', refresh_interval: 0s}]}]", "refresh_interval");
     refused(JOB "http_sd_configs: [{refresh_interval: 1s}]}]", "url");
+    refused(JOB "kubernetes_sd_configs: [{role: pod}]}]", "KUBERNETES_SERVICE_HOST");
+#define CLUSTER JOB "kubernetes_sd_configs: [{api_server: 'https://k', "
+    refused(CLUSTER "role: node}]}]", "unknown role");
+    refused(CLUSTER "role: endpoints, annotations: true}]}]", "annotations");
+    refused(CLUSTER "namespaces: {names: ['a/b']}}]}]", "namespace");
+    refused(CLUSTER "selectors: [{role: node, label: a}]}]}]", "selectors");
+    refused(CLUSTER "basic_auth: {username: u}, bearer_token: t}]}]", "authorization");
+    refused(JOB "kubernetes_sd_configs: [{api_server: 'ftp://k'}]}]", "api_server");
     refused(JOB "basic_auth: {username: u}, bearer_token: t}]", "authorization");
     refused(JOB "authorization: {credentials: a, credentials_file: b}}]", "secret");
     refused(JOB "authorization: {credentials: \"a\\nX: y\"}}]", "control");
@@ -217,6 +225,122 @@ static void slow_rules(void **state)
     server_config_free(c);
 }
 
+// The labels of the first target after the rules, as NAME=VALUE, sorted; "dropped".
+static void relabeled(const char *labels, const char *rules, const char *expected)
+{
+    struct arena *arena = arena_new(0);
+    const char *config = arena_printf(arena, JOB "relabel_configs: [%s]}]", rules);
+    const char *groups = arena_printf(arena, "[{targets: [a:1], labels: {%s}}]", labels);
+    struct server_config *c = read_config(config);
+    if (!c)
+        fail_msg("%s: %s", rules, e.message);
+    struct scrape_targets t = find_targets(c, groups, arena);
+    struct out out;
+    out_init_arena(&out, arena);
+    for (size_t i = 0; t.n && i < t.items[0].n_labels; i++) {
+        const struct store_label *l = &t.items[0].labels[i];
+        if (!str_eq(l->name, STR("job")) && !str_eq(l->name, STR("instance")) &&
+            !str_eq(l->name, STR("service_name")))
+            out_printf(&out, "%s%.*s=%.*s", out.n ? " " : "", (int)l->name.n, l->name.p,
+                       (int)l->value.n, l->value.p);
+    }
+    if (!t.n)
+        out_text(&out, "dropped");
+    out_char(&out, '\0');
+    if (strcmp(out.p, expected) != 0)
+        fail_msg("%s with {%s}: {%s}, expected {%s}", rules, labels, out.p, expected);
+    arena_free(arena);
+    server_config_free(c);
+}
+
+// Prometheus' documentation of relabel_config, sentence by sentence.
+static void relabeling(void **state)
+{
+    // Defaults: separator ;, regex (.*), replacement $1, action replace.
+    relabeled("x: p, y: q", "{source_labels: [x, y], target_label: z}", "x=p y=q z=p;q");
+    relabeled("x: p, y: q", "{source_labels: [x, y], separator: '', target_label: z}",
+              "x=p y=q z=pq");
+    relabeled("x: p", "{source_labels: [x, none], target_label: z}", "x=p z=p;");
+    relabeled("x: p", "{target_label: z, replacement: q}", "x=p z=q");
+    // An expression matches the whole value.
+    relabeled("x: abc", "{source_labels: [x], regex: b, target_label: z, replacement: q}", "x=abc");
+    relabeled("x: abc", "{source_labels: [x], regex: '.b.', target_label: z, replacement: q}",
+              "x=abc z=q");
+    relabeled("x: abc", "{source_labels: [x], regex: 'a|abc', target_label: z}", "x=abc");
+    relabeled("x: \"p\\nq\"", "{source_labels: [x], regex: 'p.q', action: drop}", "dropped");
+    // Groups, in the replacement and in the name.
+    relabeled("x: a-b",
+              "{source_labels: [x], regex: '(.)-(.)', target_label: '${2}_z', "
+              "replacement: '$2${1}x$$'}",
+              "x=a-b b_z=bax$");
+    relabeled("x: a-b",
+              "{source_labels: [x], regex: '(?P<one>.)-.', target_label: z, "
+              "replacement: '${one}$3'}",
+              "x=a-b z=a");
+    // An empty value removes the label.
+    relabeled("x: a, z: b", "{source_labels: [x], regex: a, target_label: z, replacement: ''}",
+              "x=a");
+    relabeled("x: a", "{source_labels: [x], regex: a, action: keep}", "x=a");
+    relabeled("x: b", "{source_labels: [x], regex: a, action: keep}", "dropped");
+    relabeled("x: b", "{source_labels: [none], regex: '', action: keep}", "x=b");
+    relabeled("x: a", "{source_labels: [x], regex: a, action: drop}", "dropped");
+    relabeled("x: b", "{source_labels: [x], regex: a, action: drop}", "x=b");
+    relabeled("x: a, y: a", "{source_labels: [x], target_label: y, action: keepequal}", "x=a y=a");
+    relabeled("x: a, y: b", "{source_labels: [x], target_label: y, action: keepequal}", "dropped");
+    relabeled("x: a", "{source_labels: [none], target_label: none2, action: keepequal}", "x=a");
+    relabeled("x: a, y: a", "{source_labels: [x], target_label: y, action: dropequal}", "dropped");
+    relabeled("x: a, y: b", "{source_labels: [x], target_label: y, action: dropequal}", "x=a y=b");
+    relabeled("__meta_a: p, __meta_b: q", "{regex: __meta_(.+), action: labelmap}", "a=p b=q");
+    relabeled("aa: p", "{regex: a(.), replacement: 'x_$1', action: labelmap}", "aa=p x_a=p");
+    relabeled("a1: p, b: q", "{regex: 'a.', action: labeldrop}", "b=q");
+    relabeled("a1: p, b: q", "{regex: 'a.|__.*', action: labelkeep}", "a1=p");
+    relabeled("x: aBÄ", "{source_labels: [x], target_label: x, action: uppercase}", "x=ABÄ");
+    relabeled("x: aBÄ", "{source_labels: [x], target_label: x, action: lowercase}", "x=abÄ");
+    relabeled("x: a", "{source_labels: [x], target_label: z, modulus: 1, action: hashmod}",
+              "x=a z=0");
+    // In order: a rule sees what those before it made.
+    relabeled("x: a",
+              "{source_labels: [x], target_label: y}, {source_labels: [y], regex: a, action: drop}",
+              "dropped");
+    refused(JOB "relabel_configs: [{action: keepequal, source_labels: [x]}]}]", "target_label");
+    refused(JOB "relabel_configs: [{action: other}]}]", "unknown action");
+}
+
+// Labels that choose profiles and paths, as those of annotated pods do.
+static void chosen_profiles(void **state)
+{
+    static const char two[] = "scrape_configs: [{job_name: j, profiling_config: {path_prefix: /x, "
+                              "pprof_config: {process_cpu: {path: /p}, memory: {path: /m}}}}]";
+    static const struct {
+        const char *labels, *urls;
+    } cases[] = {
+        {"a: b", "http://a:1/x/p http://a:1/x/m "},
+        {"__profile_type__: cpu", "http://a:1/x/p "},
+        {"__profile_type__: memory, __profile_path__: '/heap?a=b'", "http://a:1/x/heap?a=b "},
+        {"__profile_type__: goroutine", ""},
+        {"__profile_path_prefix__: /ops", "http://a:1/ops/p http://a:1/ops/m "},
+        {"__profile_path__: 'p'", ""},
+        {"__profile_path__: '/p q'", ""},
+        {"__profile_path__: '/p#q'", ""},
+        {"__profile_path_prefix__: \"/p\\r\\nX: y\"", ""},
+    };
+    struct server_config *c = read_config(two);
+    assert_non_null(c);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct arena *arena = arena_new(0);
+        struct scrape_targets t = find_targets(
+            c, arena_printf(arena, "[{targets: ['a:1'], labels: {%s}}]", cases[i].labels), arena);
+        struct out out;
+        out_init_arena(&out, arena);
+        for (size_t k = 0; k < t.n; k++)
+            out_printf(&out, "%s ", t.items[k].url);
+        out_char(&out, '\0');
+        assert_string_equal(out.p, cases[i].urls);
+        arena_free(arena);
+    }
+    server_config_free(c);
+}
+
 static void shown_urls(void **state)
 {
     struct arena *arena = arena_new(0);
@@ -233,6 +357,7 @@ int main(void)
         cmocka_unit_test(tenants),    cmocka_unit_test(configurations),
         cmocka_unit_test(shown_urls), cmocka_unit_test(discovery_is_bounded),
         cmocka_unit_test(slow_rules), cmocka_unit_test(discovery_memory),
+        cmocka_unit_test(relabeling), cmocka_unit_test(chosen_profiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,6 +200,8 @@ static void arithmetic_wraps(void **state)
     assert_true(units_div(INT64_MIN, -1) == INT64_MIN);
     assert_true(units_div(-7, 2) == -3 && units_div(7, -1) == -7);
     assert_true(units_truncate(-1.9) == -1 && units_truncate(1.9) == 1);
+    assert_true(units_round(1e300) == INT64_MAX && units_round(-1e300) == INT64_MIN);
+    assert_true(units_round(NAN) == 0 && units_round(1.5) == 2 && units_round(-1.5) == -2);
     assert_true(units_truncate(NAN) == INT64_MIN && units_truncate(INFINITY) == INT64_MIN);
 }
 

@@ -56,7 +56,7 @@ impl<'b> PProfProfiler<'_, 'b> {
     }
 
     fn stop(&mut self, folder: &Path) {
-        if let Some(guard) = self.guard.take() {
+        if let Some(guard) = self.guard.take().filter(|_| crate::is_supported()) {
             if let Err(error) = self.write(&guard, folder) {
                 panic!("kiln: {}: {error}", folder.display());
             }

@@ -11,16 +11,24 @@ pub enum Error {
     IoError(io::Error),
     /// A message that says what failed, why, and how to fix it.
     Failed(String),
+    /// There is no profile because profiling does not work on this target: see
+    /// [`is_supported`](crate::is_supported).
+    Unsupported,
 }
 
 /// A result whose error is [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+pub(crate) const UNSUPPORTED: &str =
+    "there is no profile: kiln profiles on Linux with glibc on x86-64 and aarch64 only; \
+     check kiln::is_supported()";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Running(text) | Error::Failed(text) => f.write_str(text),
             Error::IoError(error) => error.fmt(f),
+            Error::Unsupported => f.write_str(UNSUPPORTED),
         }
     }
 }

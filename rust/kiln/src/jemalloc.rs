@@ -4,7 +4,7 @@
 //! kiln::used_with_profiling!();
 //!
 //! fn main() -> kiln::Result<()> {
-//!     assert!(kiln::jemalloc::activated());
+//!     assert!(kiln::jemalloc::activated() || !kiln::is_supported());
 //!     std::fs::write("heap.pb.gz", kiln::jemalloc::dump_pprof()?)?;
 //!     Ok(())
 //! }
@@ -14,6 +14,7 @@
 //! profiler if there is one.
 pub use crate::heap::{activate, activated, deactivate, dump_flamegraph, dump_pprof};
 
+#[cfg(kiln_core)]
 #[doc(hidden)]
 pub use tikv_jemallocator::Jemalloc;
 
@@ -21,6 +22,9 @@ pub use tikv_jemallocator::Jemalloc;
 /// once, outside of functions. `used_with_profiling!(off)` starts with the profiler off;
 /// [`activate`] switches it on. The environment variable `MALLOC_CONF` (`_RJEM_MALLOC_CONF` if
 /// jemalloc is prefixed) overrides the configuration.
+///
+/// Where kiln is [not supported](crate::is_supported), the program keeps its allocator.
+#[cfg(kiln_core)]
 #[macro_export]
 macro_rules! used_with_profiling {
     () => {
@@ -43,4 +47,12 @@ macro_rules! used_with_profiling {
         pub static KILN_MALLOC_CONF: ::core::option::Option<&'static u8> =
             ::core::option::Option::Some(&$configuration[0]);
     };
+}
+
+/// Keeps the program's allocator: kiln is not supported on this target.
+#[cfg(not(kiln_core))]
+#[macro_export]
+macro_rules! used_with_profiling {
+    () => {};
+    (off) => {};
 }

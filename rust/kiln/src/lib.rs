@@ -25,12 +25,19 @@
 //! lines and inlined functions come from the program's debug information: set `debug =
 //! "limited"` in your release profile to have them (`"line-tables-only"` merges unrelated inlined calls).
 //!
-//! The build script compiles the C core and needs only a C compiler. Rust 1.77 or newer, x86-64 or
-//! aarch64, glibc.
+//! The build script compiles the C core and needs only a C compiler. It runs on Linux with glibc on
+//! x86-64 and aarch64. On other targets (macOS, Windows, musl, ...) the crate has the same functions and
+//! no C code: functions that start something succeed and do nothing, labels cost nothing, endpoints answer
+//! 501, and functions that return a profile return [`Error::Unsupported`]. [`is_supported`] tells which
+//! form a program has.
+//!
+//! Rust 1.77 or newer. Before 1.0, a change of the minor version may break programs; a change of the patch
+//! version does not. A newer minimum Rust counts as a change of the minor version.
 #![warn(missing_docs)]
-#![cfg_attr(docsrs, feature(doc_auto_cfg))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The C core calls zlib; this links it.
+#[cfg(kiln_core)]
 use libz_sys as _;
 
 mod agent;
@@ -52,6 +59,18 @@ mod sys;
 #[cfg(feature = "tower")]
 pub mod tower;
 mod window;
+
+/// Returns whether this build can profile: on Linux with glibc, x86-64 or aarch64. Elsewhere the crate
+/// compiles to functions that do nothing.
+///
+/// ```
+/// if !kiln::is_supported() {
+///     eprintln!("profiles are not available on this platform");
+/// }
+/// ```
+pub const fn is_supported() -> bool {
+    cfg!(kiln_core)
+}
 
 pub use agent::{agent, Agent, AgentBuilder, AgentStatistics};
 pub use error::{Error, Result};

@@ -10,7 +10,9 @@ use crate::{sys, Result};
 ///
 /// ```
 /// kiln::serve("127.0.0.1:0")?;
-/// println!("{}/debug/pprof/", kiln::served_at().unwrap());
+/// if let Some(address) = kiln::served_at() {
+///     println!("{address}/debug/pprof/");
+/// }
 /// # kiln::stop_serving();
 /// # kiln::Result::Ok(())
 /// ```
@@ -30,7 +32,7 @@ fn serve_to(address: &str, token: Option<&str>) -> Result<()> {
         address: address.as_ptr(),
         token: token.as_ref().map_or(std::ptr::null(), |token| token.as_ptr()),
     };
-    if !crate::is_running() {
+    if crate::is_supported() && !crate::is_running() {
         crate::start()?;
     }
     // SAFETY: options and what it points to live until the call returns.

@@ -1,4 +1,5 @@
-//! Declarations of `include/kiln/kiln.h`.
+//! Declarations of `include/kiln/kiln.h`; without the C core, functions that do nothing.
+#![cfg_attr(not(kiln_core), allow(dead_code))]
 use std::ffi::{c_char, c_int, c_void};
 
 #[repr(C)]
@@ -157,6 +158,7 @@ impl PushStatistics {
 
 pub enum Exchange {}
 
+#[cfg(kiln_core)]
 extern "C" {
     pub fn kiln_start(options: *const Options, error: *mut Error) -> c_int;
     pub fn kiln_stop();
@@ -225,4 +227,64 @@ extern "C" {
     pub fn kiln_push_start(options: *const PushOptions, error: *mut Error) -> c_int;
     pub fn kiln_push_stop();
     pub fn kiln_push_get_statistics(statistics: *mut PushStatistics);
+}
+
+#[cfg(not(kiln_core))]
+pub use without_core::*;
+
+/// The functions of the C core for targets on which it does not run. Functions that start something
+/// succeed; those that would write a profile are not reached (see `window::collect`).
+#[cfg(not(kiln_core))]
+mod without_core {
+    use super::*;
+
+    /// Defines functions that do nothing and return a constant.
+    macro_rules! nothing {
+        ($($name:ident($($kind:ty),*) $(-> $result:ty = $value:expr)?;)*) => {
+            $(pub unsafe fn $name($(_: $kind),*) $(-> $result)? { $($value)? })*
+        };
+    }
+
+    nothing! {
+        kiln_start(*const Options, *mut Error) -> c_int = 0;
+        kiln_stop();
+        kiln_window_begin_with(*const WindowOptions, *mut Error) -> c_int = 0;
+        kiln_window_write_as(c_int, c_int, *const Output, *mut Error) -> c_int = -1;
+        kiln_window_cancel(c_int);
+        kiln_last_write(u32, c_int, *const Output, *mut Error) -> c_int = -1;
+        kiln_convert(*const c_void, usize, c_int, *const Output, *mut Error) -> c_int = -1;
+        kiln_heap_start(*const HeapOptions, *mut Error) -> c_int = 0;
+        kiln_heap_activate(*mut Error) -> c_int = 0;
+        kiln_heap_deactivate(*mut Error) -> c_int = 0;
+        kiln_heap_activated() -> c_int = 0;
+        kiln_heap_allocated(*mut c_void, usize);
+        kiln_heap_freed(*mut c_void);
+        kiln_heap_take(*mut c_void, *mut HeapObject) -> c_int = 0;
+        kiln_heap_put_back(*mut c_void, *const HeapObject);
+        kiln_heap_write(c_int, *const Output, *mut Error) -> c_int = -1;
+        kiln_heap_window_begin(*mut Error) -> c_int = 0;
+        kiln_heap_window_write(c_int, c_int, *const Output, *mut Error) -> c_int = -1;
+        kiln_heap_window_cancel(c_int);
+        kiln_labels_with(u32, *const c_char, *const c_char) -> u32 = 0;
+        kiln_labels_without(u32, *const c_char) -> u32 = 0;
+        kiln_labels_hold(u32);
+        kiln_labels_release(u32);
+        kiln_labels_enter(u32) -> u32 = 0;
+        kiln_labels_current() -> u32 = 0;
+        kiln_set_trace(*const u8, *const u8);
+        kiln_context_get(*mut Context);
+        kiln_context_enter(*const Context, *mut Context);
+        kiln_get_statistics(*mut Statistics);
+        kiln_serve(*const ServeOptions, *mut Error) -> c_int = 0;
+        kiln_serve_stop();
+        kiln_serve_address(*mut c_char, usize) -> c_int = -1;
+        kiln_exchange_begin(*const Request, *mut u64) -> *mut Exchange = std::ptr::null_mut();
+        kiln_exchange_due(*mut Exchange);
+        kiln_exchange_finish(*mut Exchange) -> u64 = 0;
+        kiln_exchange_answer(*const Exchange, *mut Answer);
+        kiln_exchange_free(*mut Exchange);
+        kiln_push_start(*const PushOptions, *mut Error) -> c_int = 0;
+        kiln_push_stop();
+        kiln_push_get_statistics(*mut PushStatistics);
+    }
 }

@@ -1,12 +1,9 @@
 //! Windows over the always-on collector.
 use std::ffi::CString;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Mutex;
 
 use crate::error::{c_string, check};
-use crate::{sys, Error, Result};
+use crate::{sys, Result};
 
 /// Sampling options. `Config::default()` takes a hundred samples per CPU-second.
 #[derive(Clone, Debug, Default)]
@@ -225,14 +222,18 @@ impl Output {
 }
 
 /// Lets C write to a file in memory and returns its contents.
+#[cfg(kiln_core)]
 pub(crate) fn collect(
     output: &Output,
     write: impl FnOnce(i32, &sys::Output, *mut sys::Error) -> i32,
 ) -> Result<Vec<u8>> {
+    use std::fs::File;
+    use std::io::{Read, Seek, SeekFrom};
+    use std::os::fd::{AsRawFd, FromRawFd};
     // SAFETY: the name is a C string, and nothing else uses the new descriptor.
     let fd = unsafe { libc::memfd_create(c"kiln".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
-        return Err(Error::IoError(std::io::Error::last_os_error()));
+        return Err(crate::Error::IoError(std::io::Error::last_os_error()));
     }
     let mut file = unsafe { File::from_raw_fd(fd) };
     let raw = output.raw();
@@ -241,6 +242,16 @@ pub(crate) fn collect(
     file.seek(SeekFrom::Start(0))?;
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// There is nothing to write.
+#[cfg(not(kiln_core))]
+pub(crate) fn collect(
+    output: &Output,
+    _write: impl FnOnce(i32, &sys::Output, *mut sys::Error) -> i32,
+) -> Result<Vec<u8>> {
+    let _ = output.raw();
+    Err(crate::Error::Unsupported)
 }
 
 /// A period of time to profile. Up to 64 windows can be open at once.
@@ -259,8 +270,8 @@ impl Window {
     }
 
     /// Opens a window. A frequency in `config` applies to all samples while the window is open.
-    /// Fails with [`Error::Running`] if another window asked for a different one, unless `force` is
-    /// set.
+    /// Fails with [`Error::Running`](crate::Error::Running) if another window asked for a different
+    /// one, unless `force` is set.
     pub fn begin_with(config: &Config, force: bool) -> Result<Window> {
         let user = User::new(config)?;
         let options = sys::WindowOptions {

@@ -37,6 +37,13 @@ static bool has_sigprof(const sigset_t *set)
     return set && sigismember(set, SIGPROF) == 1;
 }
 
+// For sets that libc only passes to the kernel, which reports invalid pointers.
+static bool is_readable_set(const sigset_t *set)
+{
+    return set && capture_has_handler() && !sandbox_confines_caller() &&
+           process_page_readable((uintptr_t)set);
+}
+
 // The mask as the kernel stores it: without the signals that nobody can block, and without libc's
 // two internal signals (before SIGRTMIN), which libc removes.
 static uint64_t as_bits(const sigset_t *set)
@@ -118,6 +125,16 @@ static bool may_set_timer(void)
     return !sandbox_confines_caller() && process_is_us();
 }
 
+// The kernel writes to *old first and reports an invalid pointer.
+static int give_old_mask(int (*change)(int, const sigset_t *, sigset_t *), sigset_t *old,
+                         const sigset_t *mask)
+{
+    int result = old ? change(SIG_BLOCK, NULL, old) : 0;
+    if (old && result == 0)
+        *old = *mask;
+    return result;
+}
+
 // Lets the kernel do what the program asks for. Pauses ticks before it blocks SIGPROF, so that none
 // is pending. If SIGPROF was blocked already, this is most likely a handler, whose end we would not
 // see, so ticks do not pause.
@@ -145,9 +162,7 @@ static int change_mask_as_asked(int (*change)(int, const sigset_t *, sigset_t *)
         return result;
     if (is_still_blocked(blocks, as_bits(&before)))
         sigaddset(&before, SIGPROF);
-    if (old)
-        *old = before;
-    return result;
+    return result ? result : give_old_mask(change, old, &before);
 }
 
 // Keeps the kernel from blocking SIGPROF. If it is blocked already, this is most likely a handler:
@@ -168,9 +183,7 @@ static int change_mask_except_sigprof(int (*change)(int, const sigset_t *, sigse
                            (how == SIG_BLOCK ? as_bits(&before) : 0));
     if (is_still_blocked(blocks, as_bits(&before)))
         sigaddset(&before, SIGPROF);
-    if (old)
-        *old = before;
-    return result;
+    return give_old_mask(change, old, &before);
 }
 
 // change is libc's version of one of the two functions below. set and old may be the same.
@@ -288,6 +301,12 @@ static void hide_ticks(void)
     errno = error;
 }
 
+static void hide_ticks_from(const sigset_t *set)
+{
+    if (is_readable_set(set) && has_sigprof(set))
+        hide_ticks();
+}
+
 // A signal that was kept pending (see capture_blocks) has been consumed. Sample the thread again;
 // it keeps the next one pending as well.
 static void after_wait(void)
@@ -306,8 +325,7 @@ EXPORT int sigpending(sigset_t *set)
 
 EXPORT int sigwait(const sigset_t *set, int *number)
 {
-    if (has_sigprof(set))
-        hide_ticks();
+    hide_ticks_from(set);
     int result = LIBC(sigwait)(set, number);
     after_wait();
     return result;
@@ -315,8 +333,7 @@ EXPORT int sigwait(const sigset_t *set, int *number)
 
 EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *info)
 {
-    if (has_sigprof(set))
-        hide_ticks();
+    hide_ticks_from(set);
     int result = LIBC(sigwaitinfo)(set, info);
     after_wait();
     return result;
@@ -324,8 +341,7 @@ EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *info)
 
 EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout)
 {
-    if (has_sigprof(set))
-        hide_ticks();
+    hide_ticks_from(set);
     int result = LIBC(sigtimedwait)(set, info, timeout);
     after_wait();
     return result;
@@ -333,8 +349,7 @@ EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct times
 
 EXPORT int signalfd(int fd, const sigset_t *set, int flags)
 {
-    if (has_sigprof(set))
-        hide_ticks();
+    hide_ticks_from(set);
     return LIBC(signalfd)(fd, set, flags);
 }
 
@@ -344,7 +359,7 @@ EXPORT int signalfd(int fd, const sigset_t *set, int flags)
 // mask, to be restored afterwards.
 static uint64_t begin_other_mask(const sigset_t *mask)
 {
-    if (!mask || has_sigprof(mask) || !capture_has_handler())
+    if (!is_readable_set(mask) || has_sigprof(mask))
         return 0;
     if (capture_is_handled())
         mask_pass_to_kernel();

@@ -123,6 +123,8 @@ def header_floods(ctx):
             refused('20,000 headers', head('GET', '/ready', None, None, *(f'X-{i}: {i}' for i in range(20000))))
             refused('1 MB header name', head('GET', '/ready', None, None, 'a' * (1 << 20) + ': x'))
             refused('1 MB without a line end', b'A' * (1 << 20))
+            answer = c.server.raw(head('GET', '/ready?' + 'a&' * 14000, None, None, 'Connection: close'))
+            ctx.check('14,000 parameters are answered', answer[9:12] == b'200', answer[:80])
         with c.attack('endless headers at full speed'):
             line, threads = b'X-Flood: ' + b'a' * 200 + b'\r\n', []
             end = time.monotonic() + 2.5
@@ -222,6 +224,62 @@ def crowded_bodies(ctx):
                 s = c.server.socket()
                 send_quietly(s, head('POST', PUSH, BAD, 2000, 'Content-Type: application/proto') + b'a')
                 sockets.append(s)
+        for s in sockets:
+            reset(s)
+
+
+@scenario('half bodies and requests of one tenant')
+def crowded_tenant(ctx):
+    """Half bodies with the credentials of well-behaved clients, as on a server without credentials: after 2 s, they give way."""
+    with Crowd(ctx, {'connections': 200}) as c:
+        sockets = []
+        for _ in range(200):
+            s = c.server.socket()
+            send_quietly(s, head('POST', PUSH, GOOD, 2000, 'Content-Type: application/proto') + b'a')
+            sockets.append(s)
+        time.sleep(2.5)
+        with c.attack('half bodies of the same tenant', least=3):
+            pass
+        for s in sockets:
+            reset(s)
+
+
+@scenario('half bodies of several tenants')
+def crowded_tenants(ctx):
+    """Each of five tenants has less than its share of the connections, together they would have all that there can be."""
+    tenants = [f'token-of-bad-{i}' for i in range(5)]
+    tokens = ''.join(f'  - {{token: {token}, scopes: [push], tenants: [bad{i}]}}\n' for i, token in enumerate(tenants))
+    with Crowd(ctx, {'connections': 200}, settings=AUTH + tokens) as c:
+        sockets = []
+        with c.attack('half bodies of five tenants', least=4):
+            for token in tenants * 140:
+                s = c.server.socket()
+                send_quietly(s, head('POST', PUSH, token, 2000, 'Content-Type: application/proto') + b'a')
+                sockets.append(s)
+        for s in sockets:
+            reset(s)
+
+
+@scenario('answers that nobody reads')
+def unread_answers(ctx):
+    """Requests without credentials, one after another on each connection, whose answers are never read: neither
+    are these connections idle, nor do they belong to a tenant."""
+    requests = head('GET', '/metrics') * 4000
+    with Crowd(ctx, {'connections': 200}) as c:
+        sockets = []
+        # While they come, a new client waits in the kernel's queue behind them.
+        with c.attack('unread answers', least=4, skip=('fresh',)):
+            for i in range(600):
+                s = socket.socket()
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+                s.setblocking(False)
+                s.connect_ex(('127.0.0.1', c.server.port))
+                sockets.append(s)
+                for each in sockets if i % 50 == 49 else ():
+                    with contextlib.suppress(OSError):
+                        each.send(requests)
+            with_new = c.server.post('/ready', None, timeout=5, method='GET')[0]
+        ctx.same('a new client is served meanwhile', with_new, 200)
         for s in sockets:
             reset(s)
 
