@@ -4,6 +4,8 @@ import re
 import shutil
 import subprocess
 
+# The version whose output the recorded answers of tests/golden are; a newer one is a change of its own.
+VERSION = 'v0.0.0-20260906184651-6331bc6350fe'
 root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -12,7 +14,7 @@ def find(build=True):
     given = os.environ.get('KILN_PPROF')
     if given:
         return (given, '') if shutil.which(given) else (None, f'KILN_PPROF={given} is no command')
-    where = os.path.join(root, 'build-bench', 'bin')
+    where = os.path.join(root, 'build-bench', 'bin', VERSION)
     path = os.path.join(where, 'pprof')
     if os.path.exists(path):
         return path, ''
@@ -25,7 +27,7 @@ def find(build=True):
     if not build:
         return None, 'google/pprof is not built'
     try:
-        done = subprocess.run(['go', 'install', 'github.com/google/pprof@latest'], timeout=300,
+        done = subprocess.run(['go', 'install', f'github.com/google/pprof@{VERSION}'], timeout=300,
                               env=dict(os.environ, GOBIN=where, GOFLAGS='-buildvcs=false'),
                               capture_output=True, text=True)
     except subprocess.TimeoutExpired:

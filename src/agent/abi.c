@@ -90,7 +90,7 @@ EXPORT int kiln_window_begin(struct kiln_error *error)
     return kiln_window_begin_with(NULL, error);
 }
 
-static int write_profile_to_fd(struct model_profile *p, struct arena *arena, int fd,
+static int write_profile_bytes(struct model_profile *p, struct arena *arena, int fd,
                                const struct agent_output *output, struct err *e)
 {
     struct out out;
@@ -119,7 +119,7 @@ static int write_window_profile(int window, uint32_t seconds, bool stay, int fd,
     struct model_profile *p = seconds ? agent_last(seconds, arena, &e)
                               : stay  ? agent_window_peek(window, arena, &e)
                                       : agent_window_close(window, arena, &e);
-    int result = p ? write_profile_to_fd(p, arena, fd, output, &e) : -1;
+    int result = p ? write_profile_bytes(p, arena, fd, output, &e) : -1;
     arena_free(arena);
     return result ? abi_set_error(error, &e) : 0;
 }
@@ -191,7 +191,7 @@ static int convert_profile(const void *profile, size_t n, int fd, const struct a
         p = codec_read_pprof(arena, profile, n, e);
     else if (gzip_read(&raw, profile, n, CONVERT_MAX, e) == 0 && out_finish(&raw, e) == 0)
         p = codec_read_pprof(arena, (const uint8_t *)raw.p, raw.n, e);
-    int result = p ? write_profile_to_fd(p, arena, fd, output, e) : -1;
+    int result = p ? write_profile_bytes(p, arena, fd, output, e) : -1;
     out_fini(&raw);
     return result;
 }
@@ -288,7 +288,7 @@ static int write_heap_profile(const int *window, int fd, const struct kiln_outpu
     }
     struct model_profile *p =
         window ? heap_window_close(*window, arena, &e) : heap_profile(arena, &e);
-    result = p ? write_profile_to_fd(p, arena, fd, &agent, &e) : -1;
+    result = p ? write_profile_bytes(p, arena, fd, &agent, &e) : -1;
     arena_free(arena);
     return result ? abi_set_error(error, &e) : 0;
 }

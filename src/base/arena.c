@@ -88,8 +88,7 @@ static void out_of_memory(struct arena *arena, size_t wanted)
 {
     arena->refused = false;
     if (arena->limit && arena->held + wanted > arena->limit)
-        err_set(&arena->why, "this needs more than the limit of %zu KiB of memory",
-                arena->limit >> 10);
+        err_set(&arena->why, "out of memory: the limit is %zu KiB", arena->limit >> 10);
     else
         err_set(&arena->why, "out of memory: cannot allocate %zu more bytes", wanted);
     jump_to_trap(arena);

@@ -104,8 +104,8 @@ int budget_explain(const struct budget *b, struct err *e)
     switch (atomic_load(&b->failed)) {
     case BUDGET_NO_MEMORY: {
         const struct budget_account *full = b->full;
-        return full ? err_set(e, "this needs more than the memory limit of %s (%zu KiB)",
-                              full->owner, full->limit >> 10)
+        return full ? err_set(e, "out of memory: the limit of %s is %zu KiB", full->owner,
+                              full->limit >> 10)
                     : err_set(e, "out of memory");
     }
     case BUDGET_LATE:

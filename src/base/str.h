@@ -18,6 +18,12 @@ static inline struct str str_from(const char *text)
     return (struct str){text, strlen(text)};
 }
 
+// The ending of a noun after a number.
+static inline const char *str_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static inline bool str_eq(struct str a, struct str b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);

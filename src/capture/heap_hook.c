@@ -219,7 +219,7 @@ struct heap_walk {
     enum unwind_end why;
 };
 
-static void walk(void *context)
+static void walk_heap_stack(void *context)
 {
     struct heap_walk *w = context;
     struct unwind_stack_bounds bounds = {heap_self.stack_lo, heap_self.stack_hi, w->confined};
@@ -232,7 +232,7 @@ static void walk(void *context)
 static void walk_elsewhere(struct heap_walk *w)
 {
     uint64_t signals = thread_block_signals();
-    other_stack_call(w->s->stack + sizeof w->s->stack, walk, w);
+    other_stack_call(w->s->stack + sizeof w->s->stack, walk_heap_stack, w);
     thread_restore_signals(signals);
 }
 
@@ -262,7 +262,7 @@ static uint32_t record_allocation_stack(const void *caller)
     if (snapshot && (!confined || has_walk_room())) {
         unwind_regs_here(&s->regs);
         if (confined)
-            walk(&w);
+            walk_heap_stack(&w);
         else
             walk_elsewhere(&w);
         w.n = drop_leaf(s->pcs, w.n, caller);

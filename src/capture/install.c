@@ -280,7 +280,7 @@ int handler_install(struct err *e)
     if (kernel_sigaction(SIGPROF, NULL, &old) == 0)
         set_program_action(&old);
     if (install_sigprof_handler() || kernel_sigaction(SIGPROF, NULL, &old))
-        return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
+        return err_set(e, "cannot install the handler of SIGPROF: %s", strerror(errno));
     atomic_store(&restorer, old.sa_restorer);
     atomic_store(&installed, true);
     process_on_sigaction(set_action_by_syscall);

@@ -11,8 +11,8 @@ bool changes_tag_service(struct str tag, struct str *service)
     return false;
 }
 
-static int write_annotation(struct db *db, struct changes_annotation *a, struct str tags,
-                            struct err *e)
+static int write_annotation_row(struct db *db, struct changes_annotation *a, struct str tags,
+                                struct err *e)
 {
     int code;
     sqlite3_stmt *s = db_prepare(
@@ -50,7 +50,7 @@ static const char count_sql[] = "SELECT coalesce(sum(" ANNOTATION_BYTES "), 0) F
 static const char oldest_sql[] =
     "SELECT " ANNOTATION_BYTES " FROM annotation ORDER BY time, id LIMIT 1";
 
-static bool has_room(struct db *db, int64_t bytes)
+static bool has_annotation_room(struct db *db, int64_t bytes)
 {
     return bytes <= CHANGES_ANNOTATION_BYTES &&
            db_number(db, "SELECT count(*) FROM marker WHERE annotation <> 0", 0) <
@@ -66,7 +66,8 @@ static int make_room(struct db *db, size_t bytes, struct err *e)
     if (!code && !all)
         all = db_number(db, count_sql, 0);
     all += (int64_t)bytes;
-    while (!code && !has_room(db, all) && (oldest = db_number(db, oldest_sql, -1)) >= 0) {
+    while (!code && !has_annotation_room(db, all) &&
+           (oldest = db_number(db, oldest_sql, -1)) >= 0) {
         code = db_exec(db,
                        "DELETE FROM marker WHERE annotation ="
                        " (SELECT id FROM annotation ORDER BY time, id LIMIT 1);"
@@ -96,7 +97,7 @@ int changes_annotate(struct changes *c, struct str tenant, struct changes_annota
         if (!code)
             code = make_room(&db, a->text.n + out_result(&tags).n + a->who.n, e);
         if (!code)
-            code = write_annotation(&db, a, out_result(&tags), e);
+            code = write_annotation_row(&db, a, out_result(&tags), e);
         if (!code)
             code = write_markers(&db, a, e);
         code = state_end(&db, code, e);

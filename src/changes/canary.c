@@ -352,7 +352,7 @@ static const struct stats_window *windows_of(const struct history *h, const stru
     return complete ? h->windows + i : NULL;
 }
 
-static struct store_label label_of(const struct run_version *v)
+static struct store_label canary_label(const struct run_version *v)
 {
     size_t at = str_find(v->text, STR("="), 0);
     return (struct store_label){str_from_to(v->text, 0, at),
@@ -425,7 +425,7 @@ static int compare_run(struct canary *k, const struct run *run, struct arena *ar
     const struct run_version *after = run->versions[1];
     const struct stats_window *windows = windows_of(&k->history, run);
     const struct compared *last = find_compared(k, run);
-    const struct store_label labels[2] = {label_of(run->versions[0]), label_of(after)};
+    const struct store_label labels[2] = {canary_label(run->versions[0]), canary_label(after)};
     const struct stats_marker marker = {after->deploy, after->text};
     struct stacks_reader reader = {.look = l,
                                    .watched = k->watched,

@@ -82,8 +82,8 @@ static uint32_t version_index(struct versions *v, struct str text, struct arena 
     return (uint32_t)v->n++;
 }
 
-static int load_versions(const struct look *l, struct str service, struct arena *arena,
-                         struct versions *v, struct err *e)
+static int load_deploy_versions(const struct look *l, struct str service, struct arena *arena,
+                                struct versions *v, struct err *e)
 {
     int code;
     *v = (struct versions){0};
@@ -149,7 +149,7 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
     struct str label = deploys_label(&l->c->options, lines, n);
     if (!label.n)
         return 0;
-    int code = load_versions(l, service, arena, &v, e);
+    int code = load_deploy_versions(l, service, arena, &v, e);
     if (code)
         return code;
     n_known = v.n;

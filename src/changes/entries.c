@@ -104,8 +104,8 @@ static void bind_entry(sqlite3_stmt *s, const struct look *l, const struct watch
 }
 
 // id: of the entry whose place it takes; 0: it is new.
-static int write_entry(struct look *l, const struct watched *w, const struct stats_entry *entry,
-                       const struct changes_versions *versions, int64_t id, struct err *e)
+static int write_entry_row(struct look *l, const struct watched *w, const struct stats_entry *entry,
+                           const struct changes_versions *versions, int64_t id, struct err *e)
 {
     int code;
     sqlite3_stmt *s = db_prepare(
@@ -146,7 +146,7 @@ int entries_add(struct look *l, const struct watched *w, struct known *known,
 {
     int code = 0;
     for (size_t i = 0; i < n_entries && !code; i++) {
-        code = write_entry(l, w, &entries[i], versions, replaced_by(known, &entries[i]), e);
+        code = write_entry_row(l, w, &entries[i], versions, replaced_by(known, &entries[i]), e);
         *n += entries[i].verdict == STATS_LASTING;
     }
     return code;

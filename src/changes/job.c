@@ -83,7 +83,7 @@ void job_rest(struct changes *c, struct arena *arena)
     arena_check(arena);
 }
 
-static void *run(void *context)
+static void *run_changes_job(void *context)
 {
     struct changes *c = context;
     int64_t window = c->options.window, retry = window / 4;
@@ -106,7 +106,7 @@ static void *run(void *context)
             continue;
         }
         if (code && !again) {
-            job_note(c, "changes: a look failed and comes again: %s", e.message);
+            job_note(c, "changes: search failed and will be retried: %s", e.message);
             again = clock_now(CLOCK_MONOTONIC) + retry;
         }
         if (is_under_way)
@@ -148,7 +148,7 @@ struct changes *changes_open(const struct changes_options *options, struct err *
 int changes_start(struct changes *c, struct err *e)
 {
     c->is_running = true;
-    int error = pthread_create(&c->thread, NULL, run, c);
+    int error = pthread_create(&c->thread, NULL, run_changes_job, c);
     if (!error)
         return 0;
     c->is_running = false;

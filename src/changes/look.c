@@ -6,9 +6,9 @@
 
 #define DAY (INT64_C(86400) * 1000000000)
 
-static int deleted(struct err *e)
+static int fail_deleted(struct err *e)
 {
-    err_set(e, "it was deleted meanwhile");
+    err_set(e, "the service was deleted during the search");
     return STORE_BUSY;
 }
 
@@ -24,7 +24,7 @@ int look_begin(struct look *l, const struct watched *w, struct err *e)
     sqlite3_bind_int64(s, 1, w->id);
     code = state_step(l->db, s, e);
     sqlite3_reset(s);
-    return code > 0 ? 0 : code ? code : deleted(e);
+    return code > 0 ? 0 : code ? code : fail_deleted(e);
 }
 
 void look_clear(struct look *l)
@@ -35,7 +35,7 @@ void look_clear(struct look *l)
     db_rollback(l->db);
 }
 
-static struct str copy_text(struct str text, struct arena *arena)
+static struct str copy_change_text(struct str text, struct arena *arena)
 {
     return (struct str){arena_copy(arena, text.p, text.n), text.n};
 }
@@ -105,7 +105,7 @@ static int write_watched(struct look *l, const struct store_series *sets, size_t
         code = state_number(l->db, "deletions", &now, e);
     // One of them may have been a service that is listed here.
     if (!code && now != deletions)
-        code = deleted(e);
+        code = fail_deleted(e);
     // The types of a service are neighbors.
     for (size_t first = 0, end; first < n && !code; first = end) {
         struct str service = sets[first].labels[1].value;
@@ -117,8 +117,8 @@ static int write_watched(struct look *l, const struct store_series *sets, size_t
             if (is_redundant(sets[i].labels[0].value, counts, n_counts))
                 continue;
             struct watched *w = &watching->items[watching->n++];
-            struct str type = copy_text(sets[i].labels[0].value, arena);
-            *w = (struct watched){.service = copy_text(service, arena),
+            struct str type = copy_change_text(sets[i].labels[0].value, arena);
+            *w = (struct watched){.service = copy_change_text(service, arena),
                                   .type = type,
                                   .gauge = store_type_is_gauge(type)};
             code = load_series(l, w, e);
@@ -168,12 +168,12 @@ static void keep_candidates(const struct stats_candidates *from, struct arena *a
         if (!marker)
             continue;
         struct stats_marker *copy = arena_alloc(arena, sizeof *copy);
-        *copy = (struct stats_marker){marker->time, copy_text(marker->text, arena)};
+        *copy = (struct stats_marker){marker->time, copy_change_text(marker->text, arena)};
         to->items[i].step.marker = copy;
     }
 }
 
-static void count(struct changes *c, size_t found, size_t skipped)
+static void count_look_rows(struct changes *c, size_t found, size_t skipped)
 {
     pthread_mutex_lock(&c->lock);
     c->counters.found += found;
@@ -226,7 +226,7 @@ static int try_series(struct look *l, struct watched *w, struct stats_candidates
     if (ARENA_TRY(l->series, trap)) {
         arena_caught(l->series, e);
         look_clear(l);
-        count(l->c, 0, 1);
+        count_look_rows(l->c, 0, 1);
         return STORE_BUSY;
     }
     code = task == SCAN     ? scan_series(l, w, l->series, &here, e)
@@ -236,7 +236,7 @@ static int try_series(struct look *l, struct watched *w, struct stats_candidates
     arena_try_end(l->series);
     if (!code && task == SCAN)
         keep_candidates(&here, keep, found);
-    count(l->c, n, code != 0);
+    count_look_rows(l->c, n, code != 0);
     look_clear(l);
     return code;
 }
@@ -249,8 +249,8 @@ static bool goes_on(struct look *l, const struct watched *w, int code, const str
     if (c->budget.cancelled || code == STORE_CORRUPT || code == STORE_FORMAT || code == STORE_FULL)
         return false;
     if ((*n_errors)++ == 0)
-        job_note(c, "changes: service %.*s of tenant %.*s is left out of this look: %s",
-                 (int)w->service.n, w->service.p, (int)l->tenant.n, l->tenant.p, e->message);
+        job_note(c, "changes: search skips service %.*s of tenant %.*s: %s", (int)w->service.n,
+                 w->service.p, (int)l->tenant.n, l->tenant.p, e->message);
     return true;
 }
 

@@ -14,7 +14,7 @@ struct sighting {
     uint64_t profiles;
 };
 
-static int by_window(const void *a, const void *b)
+static int compare_run_windows(const void *a, const void *b)
 {
     const struct sighting *x = a, *y = b;
     return x->window != y->window ? (x->window > y->window) - (x->window < y->window)
@@ -119,7 +119,7 @@ int runs_note(struct look *l, const struct watched *w, const struct store_line *
             value = STR("");
         see_line(&s, l, &lines[i], value, step, is_noted, n_windows);
     }
-    sort_items(arena, s.items, s.n, sizeof *s.items, by_window);
+    sort_items(arena, s.items, s.n, sizeof *s.items, compare_run_windows);
     s.n = keep_large(&s);
     for (size_t i = 0; i < s.n && !code; i++) {
         struct str version = deploys_text(label, s.items[i].value, arena);
@@ -131,8 +131,8 @@ int runs_note(struct look *l, const struct watched *w, const struct store_line *
 
 // --- what ran at the same time ---
 
-static int load_versions(struct look *l, const struct watched *w, struct arena *arena,
-                         struct runs *r, struct err *e)
+static int load_run_versions(struct look *l, const struct watched *w, struct arena *arena,
+                             struct runs *r, struct err *e)
 {
     size_t cap = 0;
     int code;
@@ -254,7 +254,7 @@ int runs_load(struct look *l, const struct watched *w, struct arena *arena, stru
               struct err *e)
 {
     *r = (struct runs){0};
-    int code = load_versions(l, w, arena, r, e);
+    int code = load_run_versions(l, w, arena, r, e);
     return code ? code : find_runs(l, w, arena, r, e);
 }
 

@@ -35,7 +35,8 @@ static void read_part(struct stacks_reader *r, int side, int64_t start, int64_t 
 
 // A state is averaged over a series' profiles: pods that live one after the other count once only
 // if every window is asked for by itself.
-static struct range_parts *read_range(struct stacks_reader *r, struct stats_range range, int side)
+static struct range_parts *read_stacks_range(struct stacks_reader *r, struct stats_range range,
+                                             int side)
 {
     struct range_parts *to = arena_alloc(r->arena, sizeof *to);
     int64_t step = r->watched->gauge ? r->look->window : range.end - range.start;
@@ -74,7 +75,7 @@ void range_stacks(void *reader, struct stats_range range, int side, struct stats
     while (at && (at->range.start != range.start || at->range.end != range.end || at->side != side))
         at = at->next;
     if (!at)
-        at = read_range(r, range, side);
+        at = read_stacks_range(r, range, side);
     for (size_t i = 0; i < at->n; i++)
         give_part(r, &at->parts[i], to);
 }

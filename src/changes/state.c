@@ -76,7 +76,7 @@ static const char schema[] =
     "CREATE INDEX annotation_time ON annotation(time);" ALERT_SCHEMA VERSION_SCHEMA SINCE_SCHEMA;
 
 // Version 1 had no alerts, version 2 no comparisons of versions, version 3 no version.since.
-static int migrate(struct db *db, int from, struct err *e)
+static int migrate_state(struct db *db, int from, struct err *e)
 {
     int code = from < 2 ? db_exec(db, ALERT_SCHEMA, e) : 0;
     if (!code && from < 3)
@@ -84,13 +84,13 @@ static int migrate(struct db *db, int from, struct err *e)
     return code ? code : db_exec(db, SINCE_SCHEMA, e);
 }
 
-static const struct db_format format = {schema, 4, 1, migrate};
+static const struct db_format format = {schema, 4, 1, migrate_state};
 
 static int make_directory(const char *path, struct err *e)
 {
     if (mkdir(path, 0750) == 0 || errno == EEXIST)
         return 0;
-    err_set(e, "cannot make %s: %s", path, strerror(errno));
+    err_set(e, "cannot create %s: %s", path, strerror(errno));
     return STORE_FULL;
 }
 

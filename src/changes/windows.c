@@ -67,7 +67,7 @@ struct packed {
     struct query_cost cost;
 };
 
-static int by_id(const void *a, const void *b)
+static int compare_window_ids(const void *a, const void *b)
 {
     int64_t x = ((const struct packed *)a)->id, y = ((const struct packed *)b)->id;
     return (x > y) - (x < y);
@@ -92,7 +92,7 @@ static struct str pack_functions(struct packed *items, size_t n, struct arena *a
     int64_t last = 0;
     float weight = 0;
     out_init_arena(&out, arena);
-    sort_items(arena, items, n, sizeof *items, by_id);
+    sort_items(arena, items, n, sizeof *items, compare_window_ids);
     for (size_t i = 0; i < n; i++) {
         const struct query_cost *c = &items[i].cost;
         float self = weight_of(c->self, c->self_variance);
@@ -225,8 +225,8 @@ static int load_numbers(const struct look *l, const struct watched *w, struct ar
 }
 
 // The number of a function that a window has; it is used now and then at least.
-static int number_of(struct look *l, const struct watched *w, struct numbers *f, struct str name,
-                     int64_t time, int64_t *id, struct err *e)
+static int window_number(struct look *l, const struct watched *w, struct numbers *f,
+                         struct str name, int64_t time, int64_t *id, struct err *e)
 {
     int code;
     struct numbered *known = find_number(f, name);
@@ -249,7 +249,7 @@ static int number_of(struct look *l, const struct watched *w, struct numbers *f,
         *id = sqlite3_column_int64(s, 0);
     sqlite3_reset(s);
     if (code <= 0)
-        return code ? code : err_set(e, "a function has no number");
+        return code ? code : err_set(e, "the database is damaged: a function has no number");
     if (known)
         known->used = time;
     else
@@ -267,7 +267,7 @@ struct read_window {
     size_t n_functions;
 };
 
-static int by_total(const void *a, const void *b)
+static int compare_window_totals(const void *a, const void *b)
 {
     const struct query_cost *x = &((const struct packed *)a)->cost;
     const struct query_cost *y = &((const struct packed *)b)->cost;
@@ -290,7 +290,7 @@ static void take_functions(const struct query_functions *f, double weight, doubl
             (struct query_cost){c->name, self.value, self.variance, total.value, total.variance};
     }
     if (n > MAX_FUNCTIONS) {
-        sort_items(arena, items, n, sizeof *items, by_total);
+        sort_items(arena, items, n, sizeof *items, compare_window_totals);
         n = MAX_FUNCTIONS;
     }
     for (size_t i = 0; i < n; i++) {
@@ -361,7 +361,7 @@ static int write_window(struct look *l, const struct watched *w, struct numbers 
         return db_run(l->db, s, e);
     }
     for (size_t i = 0; i < r->n_functions && !code; i++)
-        code = number_of(l, w, f, r->functions[i].cost.name, r->time, &r->functions[i].id, e);
+        code = window_number(l, w, f, r->functions[i].cost.name, r->time, &r->functions[i].id, e);
     if (code)
         return code;
     struct str packed = pack_functions(r->functions, r->n_functions, arena);

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/commands.h"
+#include "cli/own_flags.h"
 #include "cli/remote.h"
 #include "cli/remote_profile.h"
 #include "codec/json.h"
@@ -46,9 +46,9 @@ static int parse_annotate(struct annotate *a, int argc, char **argv, struct err 
         if (taken)
             continue;
         if (argv[i][0] == '-' && argv[i][1])
-            return err_set(e, "unknown option %s; see `kiln annotate --help`", argv[i]);
+            return own_flag_unknown("annotate", argv[i], e);
         if (a->text)
-            return err_set(e, "more than one text; quote it");
+            return err_set(e, "more than one text: \"%s\"; quote the text", argv[i]);
         a->text = argv[i];
     }
     if (!a->text || !*a->text)
@@ -69,7 +69,7 @@ static int put_annotation_time(struct out *body, const char *key, const char *op
     return 0;
 }
 
-static int annotate(struct annotate *a, struct err *e)
+static int send_annotation(struct annotate *a, struct err *e)
 {
     struct out body;
     struct str answer;
@@ -104,9 +104,9 @@ int command_annotate(int argc, char **argv)
     struct annotate a = {.remote = remote_default(), .arena = source_arena_new()};
     int result = a.arena ? parse_annotate(&a, argc, argv, &e) : err_set(&e, "out of memory");
     if (!result)
-        result = annotate(&a, &e);
+        result = send_annotation(&a, &e);
     arena_free(a.arena);
     if (result < 0)
-        fprintf(stderr, "kiln annotate: %s\n", e.message);
+        fprintf(stderr, "kiln: %s\n", e.message);
     return result < 0 ? 2 : 0;
 }

@@ -70,7 +70,7 @@ static void judge_peak(struct check *c, const struct check_budget *budget,
         return;
     }
     item.verdict = CHECK_UNDECIDED;
-    item.reason = "it cannot be measured where /proc/self/clear_refs is not writable";
+    item.reason = "cannot be measured because /proc/self/clear_refs is not writable";
     check_add(c, item);
 }
 
@@ -85,7 +85,8 @@ struct judge {
 
 // The mark says that it differs from the rest of the program; to fail it must have grown in its own
 // right as well.
-static bool exceeds(const struct judge *j, const struct stats_measure *m, struct check_item *item)
+static bool exceeds_budget(const struct judge *j, const struct stats_measure *m,
+                           struct check_item *item)
 {
     const struct diff *d = j->d;
     struct check_allowance a = check_budget_function(j->budget, d->type, item->function);
@@ -110,7 +111,7 @@ static void judge_shift(struct judge *j, uint32_t index, struct check_item item)
     j->has_shift[index] = true;
     item.function = rows[shift->to].name;
     item.moved_from = rows[shift->from].name;
-    item.verdict = exceeds(j, &shift->measure, &item) ? CHECK_FAILED : CHECK_PASSED;
+    item.verdict = exceeds_budget(j, &shift->measure, &item) ? CHECK_FAILED : CHECK_PASSED;
     check_add(j->c, item);
 }
 
@@ -121,7 +122,7 @@ static void judge_function(struct judge *j, uint32_t row)
     const struct stats_measure *m = f->total.mark == STATS_CHANGED ? &f->total : &f->self;
     struct check_item item = {
         .type = j->d->type, .unit = j->d->unit, .function = f->name, .verdict = CHECK_FAILED};
-    bool worse = exceeds(j, m, &item);
+    bool worse = exceeds_budget(j, m, &item);
     uint32_t shift = j->d->shifts.of_row[row];
     j->c->n_improved +=
         m->mark == STATS_CHANGED && !shift && item.change.change + item.change.half_width < 0;
@@ -336,7 +337,7 @@ static int check_options(const struct call *call, struct err *e)
                : 0;
 }
 
-static int load(struct call *call, struct check_runs *runs, struct err *e)
+static int load_check_sides(struct call *call, struct check_runs *runs, struct err *e)
 {
     if (check_options(call, e))
         return -1;
@@ -348,7 +349,7 @@ static int load(struct call *call, struct check_runs *runs, struct err *e)
 }
 
 // Whether the profiles have that type; any, if none is named.
-static bool has_type(const struct diff_sides *sides, const char *name)
+static bool has_sample_type(const struct diff_sides *sides, const char *name)
 {
     struct err ignored;
     return !*name || model_type_index(sides->profiles[0], str_from(name), &ignored) >= 0;
@@ -358,7 +359,7 @@ int command_check(struct call *call, struct err *e)
 {
     struct check_runs runs = {0};
     struct check_budget *budget = check_budget_read(call->budget, call->arena, e);
-    if (!budget || load(call, &runs, e))
+    if (!budget || load_check_sides(call, &runs, e))
         return -1;
     struct check c = {.arena = call->arena,
                       .n_profiles = {runs.cpu.n[0], runs.cpu.n[1]},
@@ -367,8 +368,8 @@ int command_check(struct call *call, struct err *e)
                       .picture = call->picture};
     const char *type = call->config.sample_index;
     bool only_peak = runs.is_command && strcmp(type, "peak_memory") == 0;
-    bool heap = !only_peak && runs.heap.profiles && has_type(&runs.heap, type);
-    bool cpu = !only_peak && (!heap || has_type(&runs.cpu, type));
+    bool heap = !only_peak && runs.heap.profiles && has_sample_type(&runs.heap, type);
+    bool cpu = !only_peak && (!heap || has_sample_type(&runs.cpu, type));
     if ((cpu && compare_types(&c, budget, &runs.cpu, call, e)) ||
         (heap && compare_types(&c, budget, &runs.heap, call, e)))
         return -1;

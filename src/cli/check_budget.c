@@ -86,7 +86,7 @@ static void set_rule_defaults(void *element)
     ((struct rule *)element)->share = default_share;
 }
 
-static int check_rule(struct yaml_reader *r, yaml_node_t *node, void *element)
+static int check_budget_rule(struct yaml_reader *r, yaml_node_t *node, void *element)
 {
     struct rule *rule = element;
     if (!rule->pattern.n)
@@ -102,7 +102,7 @@ static const struct yaml_table rule_table = {
         {.name = "share", .kind = YAML_OTHER, .read = read_rule_share},
         END,
     },
-    sizeof(struct rule), set_rule_defaults, check_rule};
+    sizeof(struct rule), set_rule_defaults, check_budget_rule};
 
 static const struct yaml_table budget_table = {
     (const struct yaml_key[]){

@@ -47,8 +47,8 @@ static int run_in_turns(const struct runner *r, struct err *e)
     return 0;
 }
 
-static int gather(const struct runner *r, struct model_profile **const of[2],
-                  struct diff_sides *sides, struct err *e)
+static int gather_runs(const struct runner *r, struct model_profile **const of[2],
+                       struct diff_sides *sides, struct err *e)
 {
     struct arena *arena = r->call->arena;
     size_t runs = r->n;
@@ -77,12 +77,12 @@ int check_run_commands(struct call *call, struct check_runs *runs, struct err *e
         r.cpu[side] = arena_array(call->arena, r.n, sizeof *r.cpu[side]);
         r.heap[side] = arena_array(call->arena, r.n, sizeof *r.heap[side]);
     }
-    if (run_in_turns(&r, e) || gather(&r, r.cpu, &runs->cpu, e))
+    if (run_in_turns(&r, e) || gather_runs(&r, r.cpu, &runs->cpu, e))
         return -1;
     for (size_t i = 0; i < 2 * r.n; i++)
         has_peaks &= r.peaks[i].value > 0;
     runs->times = r.times;
     runs->peaks = has_peaks ? r.peaks : NULL;
     runs->is_command = true;
-    return call->heap ? gather(&r, r.heap, &runs->heap, e) : 0;
+    return call->heap ? gather_runs(&r, r.heap, &runs->heap, e) : 0;
 }

@@ -33,8 +33,8 @@ static int load_parts(struct loading *l, const struct remote_range *range,
         (name && call_load_side(call, &name, 1, sides, side, e)) || see_counts(l, range, side, e))
         return -1;
     return sides->n[side] ? 0
-                          : err_set(e, "no profiles of type %s with %s in that time", range->type,
-                                    range->selector);
+                          : err_set(e, "no profiles of type %s with %s from --from until --until",
+                                    range->type, range->selector);
 }
 
 // The largest number that all values are multiples of.
@@ -69,13 +69,13 @@ static void derive_period(struct loading *l)
     }
     if (is_period)
         call_note(arena_printf(l->call->arena,
-                               "the server has no sample counts of this type; %g ms, of which all "
-                               "values are multiples, are taken for a sample",
+                               "the server has no sample counts of this type; assuming %g ms per "
+                               "sample, which divides all values",
                                (double)common / 1e6));
 }
 
-static int choose_type(const struct call *call, const struct remote *r, struct remote_range *range,
-                       struct err *e)
+static int choose_checked_type(const struct call *call, const struct remote *r,
+                               struct remote_range *range, struct err *e)
 {
     bool is_cpu;
     const struct message_list *types = remote_labels(r, range, "__profile_type__", call->arena, e);
@@ -83,7 +83,9 @@ static int choose_type(const struct call *call, const struct remote *r, struct r
         return -1;
     range->type = *call->config.sample_index ? call->config.sample_index
                                              : remote_choose_type(types, call->arena, &is_cpu);
-    return range->type ? 0 : err_set(e, "no profiles with %s in that time", range->selector);
+    return range->type
+               ? 0
+               : err_set(e, "no profiles with %s from --from until --until", range->selector);
 }
 
 int check_load_server(struct call *call, struct diff_sides *sides, struct err *e)
@@ -106,7 +108,7 @@ int check_load_server(struct call *call, struct diff_sides *sides, struct err *e
     if (before.end <= before.start)
         return err_set(e, "--base-from must be before --base-until; they default to --from and "
                           "--until");
-    if (choose_type(call, &r, &now, e))
+    if (choose_checked_type(call, &r, &now, e))
         return -1;
     before.type = now.type;
     call->config.sample_index = ""; // it was a type of the server's

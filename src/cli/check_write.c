@@ -39,7 +39,7 @@ static const char *budget_text(const struct check_item *i, struct arena *arena)
     return arena_printf(arena, "%.3g %%", 100 * i->budget);
 }
 
-static struct str name_of(const struct check_item *i)
+static struct str check_item_name(const struct check_item *i)
 {
     return i->function.n ? i->function : i->reason && !i->unit.n ? STR("functions") : STR("total");
 }
@@ -79,7 +79,7 @@ static void put_item(const struct check *c, const struct check_item *i, const st
     out_spaces(out, 11 - strlen(verdicts[i->verdict]));
     terminal_put(t, out, i->type, STYLE_NONE, 0);
     out_text(out, "  ");
-    terminal_put(t, out, name_of(i), i->function.n ? STYLE_NONE : STYLE_BOLD, 0);
+    terminal_put(t, out, check_item_name(i), i->function.n ? STYLE_NONE : STYLE_BOLD, 0);
     if (i->moved_from.n) {
         out_text(out, ", moved from ");
         terminal_put(t, out, i->moved_from, STYLE_NONE, 0);
@@ -95,10 +95,11 @@ static void put_summary(const struct check *c, struct out *out)
     const double tenth = 0.1, critical = 4, worth_saying = 0.5;
     double least = critical * sqrt(1 / (tenth * c->events[0]) + 1 / (tenth * c->events[1]));
     out_printf(out,
-               "%zu and %zu profiles, %.0f and %.0f samples: %zu failed, %zu undecided; %zu "
-               "functions improved\n",
-               c->n_profiles[0], c->n_profiles[1], c->events[0], c->events[1],
-               c->n_by_verdict[CHECK_FAILED], c->n_by_verdict[CHECK_UNDECIDED], c->n_improved);
+               "%zu and %zu profile%s, %.0f and %.0f samples: %zu failed, %zu undecided; %zu "
+               "function%s improved\n",
+               c->n_profiles[0], c->n_profiles[1], str_plural(c->n_profiles[1]), c->events[0],
+               c->events[1], c->n_by_verdict[CHECK_FAILED], c->n_by_verdict[CHECK_UNDECIDED],
+               c->n_improved, str_plural(c->n_improved));
     if (c->events[0] > 0 && c->events[1] > 0 && least > worth_saying)
         out_printf(out,
                    "Few samples: a function with a tenth of the program must grow by about %.0f "
@@ -107,7 +108,7 @@ static void put_summary(const struct check *c, struct out *out)
                    c->is_heap ? "Longer runs" : "A higher --frequency and longer runs");
 }
 
-static void write_text(const struct check *c, const struct terminal *t, struct out *out)
+static void write_check_text(const struct check *c, const struct terminal *t, struct out *out)
 {
     for (size_t i = 0; i < c->n; i++)
         put_item(c, &c->items[i], t, out);
@@ -193,7 +194,7 @@ static void put_junit_item(const struct check *c, const struct check_item *i, st
     out_text(out, "  <testcase classname=\"kiln.");
     put_xml(out, i->type);
     out_text(out, "\" name=\"");
-    put_xml(out, name_of(i));
+    put_xml(out, check_item_name(i));
     out_printf(out, "\">\n    <%s%s", element, passed ? ">" : " message=\"");
     if (i->moved_from.n) {
         out_text(out, "moved from ");
@@ -277,7 +278,7 @@ static void put_markdown_name(struct out *out, const struct check_item *i)
     if (i->function.n)
         put_code(out, i->function);
     else
-        out_printf(out, "**%s**", name_of(i).p);
+        out_printf(out, "**%s**", check_item_name(i).p);
     if (i->moved_from.n) {
         out_text(out, ", moved from ");
         put_code(out, i->moved_from);
@@ -319,7 +320,7 @@ static void write_markdown(const struct check *c, struct out *out)
     for (size_t k = 0; k < c->n; k++)
         if (c->items[k].verdict == CHECK_UNDECIDED) {
             put_code(out, c->items[k].type);
-            out_printf(out, ", %s: %s.\n\n", name_of(&c->items[k]).p,
+            out_printf(out, ", %s: %s.\n\n", check_item_name(&c->items[k]).p,
                        needed_text(&c->items[k], c->arena));
         }
     put_summary(c, out);
@@ -335,7 +336,7 @@ void check_write(const struct check *c, enum check_format format, const struct t
 {
     switch (format) {
     case CHECK_TEXT:
-        write_text(c, t, out);
+        write_check_text(c, t, out);
         break;
     case CHECK_JSON:
         write_json(c, out);

@@ -25,24 +25,25 @@ enum {
 const struct command commands[] = {
     {.name = "top",
      .arguments = "FILE...",
-     .summary = "Where time or memory goes: a table of functions",
-     .about = "Shows the functions that use the most: flat is what a function uses itself, cum\n"
-              "what it and everything that it calls use. On a terminal the table fits the\n"
-              "window; redirected, it is complete and the same as that of `kiln pprof -top`.",
-     .examples = EXAMPLES("kiln top cpu.pb.gz", "the functions that use the most",
-                          "kiln top --cum --focus=json cpu.pb.gz", "callers, of samples in json",
-                          "kiln top --by=lines -n 20 cpu.pb.gz", "source lines, twenty of them",
-                          "kiln top --all-types heap.pb.gz", "objects and bytes side by side",
-                          "kiln top jeprof.12.0.heap --binary ./app", "a dump of jemalloc's"),
+     .summary = "A table of functions by time or memory",
+     .about = "Shows the functions that use the most: flat is a function's own cost, cum the cost\n"
+              "including its callees. In a terminal the table fits the window; redirected, it is\n"
+              "complete and the same as that of `kiln pprof -top`.",
+     .examples =
+         EXAMPLES("kiln top cpu.pb.gz", "the most expensive functions",
+                  "kiln top --cum --focus=json cpu.pb.gz", "sorted by cum, samples in json only",
+                  "kiln top --by=lines -n 20 cpu.pb.gz", "the 20 most expensive lines",
+                  "kiln top --all-types heap.pb.gz", "objects and bytes side by side",
+                  "kiln top jeprof.12.0.heap --binary ./app", "a jemalloc dump"),
      .options = OPTION_TOP | REPORT,
      .run = command_report},
     {.name = "tree",
      .arguments = "FILE...",
      .summary = "Each function with its callers and callees",
      .about = "Shows each function between its callers (above) and its callees (below). The\n"
-              "percentages of both are shares of the function in the middle.",
+              "percentages of both refer to the function in the middle.",
      .examples = EXAMPLES("kiln tree cpu.pb.gz", "the call graph as text",
-                          "kiln tree --focus=json cpu.pb.gz", "of samples that pass through json"),
+                          "kiln tree --focus=json cpu.pb.gz", "samples through json only"),
      .options = REPORT,
      .run = command_report},
     {.name = "peek",
@@ -50,7 +51,7 @@ const struct command commands[] = {
      .summary = "Callers and callees of the functions that match",
      .about = "Shows every function that matches the regular expression between its callers\n"
               "(above) and its callees (below).",
-     .examples = EXAMPLES("kiln peek malloc cpu.pb.gz", "who allocates",
+     .examples = EXAMPLES("kiln peek malloc cpu.pb.gz", "callers of malloc",
                           "kiln peek '^main$' cpu.pb.gz", "what main calls"),
      .options = REPORT,
      .run = command_report},
@@ -58,33 +59,31 @@ const struct command commands[] = {
      .arguments = "REGEX FILE...",
      .summary = "Source of the functions that match, line by line",
      .about =
-         "Prints the source of every function that matches the regular expression; in front of\n"
-         "each line what it uses itself (flat) and with what it calls (cum). Sources are\n"
-         "looked for by the names in the profile, from the current directory or\n"
-         "--source-path upwards.",
-     .examples = EXAMPLES("kiln list '^parse_header$' cpu.pb.gz", "which lines cost",
+         "Prints the source of every function that matches the regular expression, with the\n"
+         "cost of each line, without (flat) and with its callees (cum). Searches the files that\n"
+         "the profile names, in the current directory or --source-path and their parents.",
+     .examples = EXAMPLES("kiln list '^parse_header$' cpu.pb.gz", "cost of each line",
                           "kiln list --source-path=src parse cpu.pb.gz",
-                          "of a program that was built elsewhere"),
+                          "a program built on another machine"),
      .options = CODE,
      .run = command_report},
     {.name = "disasm",
      .arguments = "REGEX|ADDRESS FILE...",
      .summary = "Machine code of the functions that match",
      .about = "Prints the instructions of every function that matches the regular expression or\n"
-              "that contains the address, with what falls on each. Needs the binary and objdump\n"
+              "that contains the address, with their cost. Needs the binary and objdump\n"
               "(Debian package binutils or llvm).",
-     .examples = EXAMPLES("kiln disasm hash_lookup cpu.pb.gz", "which instructions cost",
-                          "kiln disasm --intel-syntax 0x401270 cpu.pb.gz", "around an address"),
+     .examples =
+         EXAMPLES("kiln disasm hash_lookup cpu.pb.gz", "cost of each instruction",
+                  "kiln disasm --intel-syntax 0x401270 cpu.pb.gz", "the function at an address"),
      .options = CODE,
      .run = command_report},
     {.name = "weblist",
      .arguments = "REGEX|ADDRESS FILE...",
      .summary = "Source and machine code in one HTML page",
      .about = "Writes a page of source lines that open to show their instructions, with inlined\n"
-              "calls. Without -o it goes to a browser.",
-     .examples =
-         EXAMPLES("kiln weblist -o hot.html hash_lookup cpu.pb.gz", "one file, no scripts from "
-                                                                    "elsewhere"),
+              "calls. Opens it in a browser unless -o is given.",
+     .examples = EXAMPLES("kiln weblist -o hot.html hash_lookup cpu.pb.gz", "a page in one file"),
      .options = CODE,
      .run = command_report},
     {.name = "traces",
@@ -96,41 +95,41 @@ const struct command commands[] = {
      .run = command_report},
     {.name = "tags",
      .arguments = "FILE...",
-     .summary = "The labels of samples and what falls on each value",
+     .summary = "Labels of samples, with the cost of each value",
      .about = "Prints every label key with its values and their share of the profile.",
-     .examples = EXAMPLES("kiln tags cpu.pb.gz", "labels and values",
-                          "kiln tags --focus=handle_search cpu.pb.gz",
-                          "of samples that pass through a function"),
+     .examples =
+         EXAMPLES("kiln tags cpu.pb.gz", "all labels", "kiln tags --focus=handle_search cpu.pb.gz",
+                  "samples through a function only"),
      .options = LISTING,
      .run = command_report},
     {.name = "flame",
      .arguments = "FILE...",
      .summary = "A flame graph: in the terminal, as SVG or as HTML",
-     .about = "Draws the merged stacks. Without -o the graph goes to the terminal, as plain\n"
-              "text if it is redirected. With -o the name decides: .svg, .html or .txt; the\n"
-              "files need nothing else to be viewed.",
+     .about = "Draws the merged stacks in the terminal, or as plain text if standard output is\n"
+              "redirected. With -o, the suffix selects the format: .svg, .html or .txt. The files\n"
+              "are complete and need no other files.",
      .examples = EXAMPLES("kiln flame cpu.pb.gz", "in the terminal",
-                          "kiln flame -o cpu.html cpu.pb.gz", "one page to search and zoom",
+                          "kiln flame -o cpu.html cpu.pb.gz", "a page with search and zoom",
                           "kiln flame --diff old.pb.gz -o diff.svg new.pb.gz", "what changed",
-                          "kiln flame -r --focus=malloc cpu.pb.gz", "who calls malloc"),
+                          "kiln flame -r --focus=malloc cpu.pb.gz", "callers of malloc"),
      .options =
          OPTION_FLAME | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_FILTER | LOADING,
      .run = command_flame},
     {.name = "web",
      .arguments = "FILE...",
-     .summary = "The profile in a browser: flame graph, table, call graph, source",
+     .summary = "Pages for a browser: flame graph, table, call graph, source",
      .about = "Serves pages for a browser and opens it: a flame graph to zoom, search and filter,\n"
-              "tables, the call graph, callers and callees, source and machine code. With --base\n"
-              "or --diff-base they show what changed. Only this machine is served unless --listen\n"
-              "names another address. The URL of a page holds what it shows.",
-     .examples = EXAMPLES("kiln web cpu.pb.gz", "", "kiln web --base old.pb.gz new.pb.gz",
-                          "what changed", "kiln web --listen=:8080 --no-browser cpu.pb.gz",
-                          "http://localhost:8080, for a browser that is open"),
+              "tables, the call graph, callers and callees, source and machine code. --base or\n"
+              "--diff-base compares two profiles. Accepts connections from this machine only,\n"
+              "unless --listen sets another address. The URL of a page contains the whole view.",
+     .examples =
+         EXAMPLES("kiln web cpu.pb.gz", "", "kiln web --base old.pb.gz new.pb.gz", "what changed",
+                  "kiln web --listen=:8080 --no-browser cpu.pb.gz", "at http://localhost:8080"),
      .options = OPTION_WEB | ((REPORT | OPTION_LISTING) & ~(OPTION_OUTPUT | OPTION_COLOUR)),
      .run = command_web},
     {.name = "diff",
      .arguments = "BEFORE AFTER",
-     .summary = "What changed between two profiles, and what is only noise",
+     .summary = "Compare two profiles; tell changes from noise",
      .about = "Compares two profiles function by function, or two sets of profiles if a quoted\n"
               "pattern names several files. * marks functions that changed beyond noise, compared\n"
               "with the rest of the program; ^ marks callers that changed because of those. At\n"
@@ -139,26 +138,26 @@ const struct command commands[] = {
               "Sorted by the size of the change.",
      .examples = EXAMPLES(
          "kiln diff old.pb.gz new.pb.gz", "absolute values",
-         "kiln diff 'old/*.pb.gz' 'new/*.pb.gz'",
-         "means of several runs, whose differences are noise",
+         "kiln diff 'old/*.pb.gz' 'new/*.pb.gz'", "several runs per side",
          "kiln diff --normalize old.pb.gz new.pb.gz", "shares, for different durations or loads",
-         "kiln diff --significant --cum old.pb.gz new.pb.gz", "only what is beyond noise",
+         "kiln diff --significant --cum old.pb.gz new.pb.gz", "only changes beyond noise",
          "kiln diff --format=csv old.pb.gz new.pb.gz", "for a spreadsheet"),
      .options = OPTION_DIFF | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
                 OPTION_FILTER | LOADING,
      .run = command_diff},
     {.name = "leaks",
      .arguments = "BEFORE AFTER",
-     .summary = "What memory grew between two heap profiles",
-     .about = "Compares what is in use in two heap profiles of a process, or of two runs, and\n"
-              "ranks what grew: bytes and objects, before and after. * marks growth beyond the\n"
-              "noise of sampling. With -o FILE.svg or FILE.html: a flame graph of the growth.\n"
-              "The files may be pprof, jemalloc's dumps (jeprof.*.heap), or addresses of services.",
-     .examples = EXAMPLES(
-         "kiln leaks before.pb.gz after.pb.gz", "who holds more than before",
-         "kiln leaks --cum --top 20 before.pb.gz after.pb.gz", "with what they call",
-         "kiln leaks jeprof.1.0.heap jeprof.1.9.heap --binary ./app", "of jemalloc's dumps",
-         "kiln leaks -o growth.html before.pb.gz after.pb.gz", "where it grew"),
+     .summary = "Compare two heap profiles: growth of memory in use",
+     .about =
+         "Compares memory in use in two heap profiles of a process, or of two runs, and\n"
+         "ranks the functions by growth in bytes and objects. * marks growth beyond the noise\n"
+         "of sampling. With -o FILE.svg or FILE.html: a flame graph of the growth. The files\n"
+         "may be pprof, jemalloc dumps (jeprof.*.heap), or URLs of services.",
+     .examples =
+         EXAMPLES("kiln leaks before.pb.gz after.pb.gz", "functions whose memory grew",
+                  "kiln leaks --cum --top 20 before.pb.gz after.pb.gz", "including callees",
+                  "kiln leaks jeprof.1.0.heap jeprof.1.9.heap --binary ./app", "jemalloc dumps",
+                  "kiln leaks -o growth.html before.pb.gz after.pb.gz", "as a flame graph"),
      .options = OPTION_LEAKS | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
                 OPTION_FILTER | LOADING,
      .run = command_leaks},
@@ -169,143 +168,116 @@ const struct command commands[] = {
               "program or a function got worse beyond noise and budget, 0 if not, 2 on errors. It\n"
               "profiles two commands in turns (--run, --against), reads files (quoted patterns\n"
               "name several, or: --base BEFORE... -- AFTER...), or compares two selectors on a\n"
-              "server. Where the data does not decide, it says how many runs would.\n"
+              "server. If the data is insufficient, prints how many runs are needed.\n"
               "docs/guides/ci.md describes budgets and CI.",
      .examples = EXAMPLES(
          "kiln check --base 'main/*.pb.gz' 'pr/*.pb.gz'", "profiles of several runs",
          "kiln check --run './bench-new' --against './bench-old'", "runs both ten times, in turns",
-         "kiln check --base old.pb.gz --svg d.svg new.pb.gz", "and a picture of what changed",
-         "kiln check --server URL '{v=\"2\"}' --against '{v=\"1\"}'", "two versions at once"),
+         "kiln check --base old.pb.gz --svg d.svg new.pb.gz", "with a flame graph of the changes",
+         "kiln check --server URL '{v=\"2\"}' --against '{v=\"1\"}'", "two versions on a server"),
      .options =
          OPTION_CHECK | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_FILTER | LOADING,
      .run = command_check},
     {.name = "info",
      .arguments = "FILE...",
-     .summary = "What is in a profile: types, samples, symbols, labels",
+     .summary = "Describe a profile: types, samples, symbols, labels",
      .about = "Describes each file: format, sample types with totals, time, symbols, mappings,\n"
-              "labels, and what is missing.",
-     .examples = EXAMPLES("kiln info cpu.pb.gz", "what is this file?",
-                          "kiln info http://localhost:6060/debug/pprof/heap", "and this service?"),
+              "labels, and missing information.",
+     .examples = EXAMPLES("kiln info cpu.pb.gz", "a file",
+                          "kiln info http://localhost:6060/debug/pprof/heap", "a service"),
      .options = LOADING,
      .run = command_info},
     {.name = "run",
-     .arguments =
-         "[-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--push URL] [--follow] [-q] -- PROGRAM "
-         "[ARGUMENT...]",
+     .arguments = "[OPTION...] -- PROGRAM [ARGUMENT...]",
      .summary = "Run a program and profile it",
-     .about =
-         "Profiles the CPU time of an unmodified program, by preloading libkiln\n"
-         "into it. The profile is written, with names, however it ends; the exit status is\n"
-         "the program's. -F: samples per CPU-second; --listen: serve /debug/pprof/ meanwhile;\n"
-         "--follow: children too; -q: no progress. --heap: what it allocates instead, and what\n"
-         "was in use at the end; --heap-interval BYTES, --cpu FILE. --push URL: send profiles to\n"
-         "a server every ten seconds; --app NAME, --tag NAME=VALUE.",
-     .examples = EXAMPLES("kiln run -- ./app --port 8080", "writes app.pb.gz",
-                          "kiln run -F 1000 -o app.html -- ./app", "a flame graph",
-                          "kiln run --heap -- ./app", "what it allocates, what it keeps"),
+     .about = "Profiles the CPU time of an unmodified, dynamically linked program, by preloading\n"
+              "libkiln into it. Writes a profile with names, however the program ends. The exit\n"
+              "status is the program's; 126 and 127 if it cannot be started.",
+     .examples =
+         EXAMPLES("kiln run -- ./app --port 8080", "writes app.pb.gz",
+                  "kiln run -F 1000 --clock perf -o app.html -- ./app", "a detailed flame graph",
+                  "kiln run --follow -o build.svg -- make -j2", "child processes too",
+                  "kiln run --heap -- ./app", "allocations, and memory in use at the end",
+                  "kiln run --push http://localhost:4040 --tag region=eu -- ./app", ""),
      .main = command_run},
     {.name = "server",
-     .arguments =
-         "[--listen ADDRESS] [--data DIRECTORY] [--store URL] [--config FILE] [--base-path PATH]\n"
-         "       kiln server backup [--data DIRECTORY] [--config FILE] TO\n"
-         "       kiln server check [--data DIRECTORY] [--store URL] [--config FILE]\n"
-         "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
-         "       kiln server ready [--server URL] [--ca FILE]\n"
-         "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
+     .arguments = "[OPTION...]\n"
+                  "       kiln server backup [--data DIRECTORY] [--config FILE] TO\n"
+                  "       kiln server check [--data DIRECTORY] [--store URL] [--config FILE]\n"
+                  "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
+                  "       kiln server ready [--server URL] [--ca FILE]\n"
+                  "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
      .summary = "Collect profiles from services and answer queries",
      .about =
-         "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
-         "pprof endpoints, keeps them in DIRECTORY (default kiln-data) and answers Grafana\n"
-         "and Pyroscope's clients. Listens on 127.0.0.1:4040 by default. SIGTERM\n"
-         "stops it, SIGHUP reads the scrape targets again. docs/reference/server.md has the rest.\n"
-         "backup copies the data into a new directory, check reads all of it and says what is\n"
-         "damaged (exit status 1): on the server's machine, also while it runs.\n"
-         "delete-service asks a server to forget everything of a service.\n"
-         "ready exits with 0 if a server accepts requests: a health check for containers.\n"
-         "--store clickhouse://USER@HOST:8123/DATABASE keeps profiles in ClickHouse, migrate\n"
-         "moves them there: docs/guides/clickhouse.md.",
+         "Receives profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
+         "pprof endpoints, stores the profiles, and answers Grafana and Pyroscope's clients.\n"
+         "SIGTERM stops it; SIGHUP reads the scrape targets again.\n"
+         "backup copies the data into a new directory, also while the server runs. check reads\n"
+         "all data and exits with 1 if some is damaged. delete-service asks a running server to\n"
+         "delete all profiles of a service. ready exits with 0 if a server accepts requests.\n"
+         "migrate copies profiles to ClickHouse.\n"
+         "docs/reference/server.md and docs/guides/clickhouse.md have details.",
      .examples = EXAMPLES("kiln server", "on this machine, without configuration",
-                          "kiln server --listen 0.0.0.0:4040 --config kiln.yaml",
-                          "for a fleet; the file has TLS, tokens, scrape targets",
+                          "kiln server --listen 0.0.0.0:4040 --config kiln.yaml", "for a fleet",
                           "kiln server backup --data /var/lib/kiln /backup/kiln-$(date +%F)", "",
                           "kiln server check --data /var/lib/kiln", ""),
      .main = command_server},
     {.name = "push",
-     .arguments = "[--server URL] [--label NAME=VALUE]... [--token TOKEN] [--backfill] FILE...",
+     .arguments = "[OPTION...] FILE...",
      .summary = "Send profiles in files to a server",
-     .about = "Sends each file, in any format that kiln reads, to a kiln or Pyroscope server\n"
-              "(default http://127.0.0.1:4040, or KILN_SERVER). The label service_name says whose\n"
-              "it is; __name__ (process_cpu, memory, ...) is guessed where it is not given.\n"
-              "--backfill: accept profiles older than the server's limits.past (admin scope).\n"
-              "--tenant NAME, --ca FILE, and KILN_TOKEN for --token are known too.",
+     .about = "Sends each file, in any format that kiln reads, to a kiln or Pyroscope server, and\n"
+              "prints the labels under which the server stored it.",
      .examples = EXAMPLES("kiln push --label service_name=shop cpu.pb.gz", "",
                           "kiln push --server https://kiln.example:4040 --label service_name=shop "
                           "--label region=eu *.pb.gz",
                           ""),
      .main = command_push},
     {.name = "query",
-     .arguments = "WHAT [{SELECTOR}] [--type TYPE] [--from TIME] [--until TIME] [OPTION...]",
-     .summary = "Ask a server: types, labels, series, function, changes, top, flame, diff, pprof",
+     .arguments = "QUERY [{SELECTOR}] [OPTION...]",
+     .summary = "Query a server: types, labels, series, function, changes, top, flame, diff, pprof",
      .about =
-         "types, labels and series list what a server has; function NAME shows one function\n"
-         "over time; top, flame, tree, diff and the\n"
-         "other commands that read a profile show what it merges, and take their options;\n"
-         "pprof FILE saves it. --type defaults to CPU time; if there is none, to the first type,\n"
-         "whose name is printed. TIME is now-1h (the default of --from), 1700000000 or\n"
-         "20240131. --label NAME lists a label's values; --step SECONDS and --by LABEL are of\n"
-         "series and function. function prints self, total and their share, into a pipe a line\n"
-         "of time, self, total and everything for each step; --json: the server's answer.\n"
-         "changes lists what the server found: functions that became more or less expensive, of "
-         "the\n"
-         "last two weeks unless --from says otherwise, by --state open, acknowledged, muted or "
-         "gone.\n"
-         "diff compares with --base {SELECTOR} of the same time, or with --base-from\n"
-         "and --base-until, by default the hour before.\n"
-         "--server, --token, --tenant and --ca as for push.",
+         "types, labels and series list the server's data. function NAME shows the self and\n"
+         "total cost of one function over time; in a pipe, it prints a line with time, self,\n"
+         "total and all per step. changes lists the changes that the server found, by default\n"
+         "of the last two weeks. top, flame, tree, diff and the other commands that read a\n"
+         "profile show the merged profiles of the selected services, and take their own options\n"
+         "as well. diff compares with --base of the same time, or with the hour before. pprof\n"
+         "FILE saves the merged profile.\n"
+         "TIME is now-1h, 1700000000 or 20240131.",
      .examples = EXAMPLES(
-         "kiln query types", "", "kiln query labels --label service_name",
-         "which services there are",
+         "kiln query types", "", "kiln query labels --label service_name", "lists the services",
          "kiln query top '{service_name=\"shop\"}' --from now-15m -n 20", "",
          "kiln query flame -o out.html '{service_name=\"shop\"}'", "",
-         "kiln query function compress '{service_name=\"shop\"}' --from now-7d --by "
-         "version",
-         "what it costs, over a week", "kiln query changes '{service_name=\"shop\"}' --state open",
-         "what became more expensive, since which deploy",
-         "kiln query diff '{service_name=\"shop\"}' --base-from now-1d-1h "
-         "--base-until now-1d",
-         "with the same hour of yesterday"),
+         "kiln query function compress '{service_name=\"shop\"}' --from now-7d --by version", "",
+         "kiln query changes '{service_name=\"shop\"}' --state open",
+         "regressions, and their deploys",
+         "kiln query diff '{service_name=\"shop\"}' --base-from now-1d-1h --base-until now-1d", ""),
      .main = command_query},
     {.name = "annotate",
-     .arguments = "[--service NAME] [--tag TAG]... [--time TIME] [--until TIME] TEXT",
-     .summary = "Tell a server what happened, such as a deploy",
-     .about =
-         "Puts a note on a kiln server, now or at --time (now-5m, 1700000000, 20240131), and "
-         "prints\n"
-         "its id. The server attributes changes that it finds to the nearest note or deploy: of "
-         "the\n"
-         "service, or of all services without --service. --tag adds tags, as Grafana has them.\n"
-         "Labels such as version tell deploys by themselves: see docs/guides/changes.md.\n"
-         "--server, --token, --tenant and --ca as for push.",
+     .arguments = "[OPTION...] TEXT",
+     .summary = "Tell a server about an event, such as a deploy",
+     .about = "Adds an annotation to a kiln server and prints its id. The server attributes a\n"
+              "change that it finds to the nearest annotation or deploy. Labels such as version\n"
+              "announce deploys without annotations (docs/guides/changes.md).",
      .examples = EXAMPLES("kiln annotate --service shop \"version 1.4.2\"", "after a deploy",
                           "kiln annotate --tag incident --time now-20m \"cache was flushed\"",
-                          "of all services"),
+                          "for all services"),
      .main = command_annotate},
     {.name = "debuginfo",
      .arguments = "upload FILE... | list [--missing] | delete BUILD_ID...",
-     .summary = "Debug files for a server, so that it can name addresses",
+     .summary = "Manage a server's debug files, from which it gets function names",
      .about =
-         "upload sends binaries or their debug files to a kiln server, which keeps them by build\n"
-         "id: profiles that came with addresses only, also those of before, are then shown with\n"
-         "functions, inlined calls and lines. list shows what is there; --missing what profiles\n"
-         "of the last day (--from, --until) lack; delete removes files, names found so far stay.\n"
-         "--server, --token, --tenant and --ca as for push.",
+         "upload sends binaries or their debug files to a kiln server. The server then shows\n"
+         "functions, inlined calls and lines in profiles that have only addresses, including\n"
+         "those that it stored before. list shows the files that the server has, or with\n"
+         "--missing the build ids that it needs. delete removes files; names found so far stay.",
      .examples = EXAMPLES("kiln debuginfo upload target/release/shop", "after a build",
                           "kiln debuginfo upload --server https://kiln.example:4040 *.debug", "",
-                          "kiln debuginfo list --missing", "whose debug files to send"),
+                          "kiln debuginfo list --missing", "build ids without debug files"),
      .main = command_debuginfo},
     {.name = "symbolize",
      .arguments = "FILE...",
-     .summary = "Put names into a profile that has only addresses",
+     .summary = "Add names to a profile that has only addresses",
      .about = "Finds the binaries by their paths and build ids (PPROF_BINARY_PATH too) and adds\n"
               "functions, lines and inlined calls.",
      .examples = EXAMPLES("kiln symbolize -o named.pb.gz cpu.pb.gz", "from local binaries"),
@@ -314,7 +286,7 @@ const struct command commands[] = {
     {.name = "addr2line",
      .arguments = "[-afispC] -e BINARY [ADDRESS...]",
      .summary = "Addresses of a binary as functions and lines",
-     .about = "Answers as addr2line does, for the addresses given or those on standard input.",
+     .about = "Prints the same as addr2line, for the given addresses or those on standard input.",
      .examples = EXAMPLES("kiln addr2line -a -f -i -e ./app < addresses", "with inlined calls"),
      .main = command_addr2line},
     {.name = "merge",
@@ -322,16 +294,17 @@ const struct command commands[] = {
      .summary = "Several profiles as one",
      .about = "Adds profiles up: equal stacks with equal labels become one sample.",
      .examples = EXAMPLES("kiln merge -o all.pb.gz a.pb.gz b.pb.gz", "",
-                          "kiln merge *.pb.gz | kiln top -", "without a file in between"),
+                          "kiln merge *.pb.gz | kiln top -", "without a temporary file"),
      .options = OPTION_CONVERT | OPTION_OUTPUT | OPTION_TYPE | OPTION_FILTER | LOADING,
      .run = command_merge},
     {.name = "convert",
      .arguments = "IN OUT",
      .summary = "A profile in another format",
-     .about = "Writes IN in the format that the name OUT or --to tells: .pb.gz .pprof (pprof),\n"
-              ".pb (not compressed), .folded .txt, .speedscope.json, .callgrind, .json, .csv; a\n"
-              "further .gz or .zst compresses. - is standard input or output. pprof keeps\n"
-              "everything; folded and callgrind hold one sample type, see --type.",
+     .about =
+         "Writes IN in the format that the suffix of OUT or --to selects: .pb.gz .pprof (pprof),\n"
+         ".pb (not compressed), .folded .txt, .speedscope.json, .callgrind, .json, .csv; a\n"
+         "further .gz or .zst compresses. - is standard input or output. pprof keeps all\n"
+         "data; folded and callgrind have one sample type, see --type.",
      .examples = EXAMPLES("kiln convert perf.txt cpu.pb.gz", "output of perf script to pprof",
                           "kiln convert -t inuse_space heap.pb.gz heap.folded", "folded stacks",
                           "kiln convert --to=json cpu.pb.gz - | jq .", "for other programs"),
@@ -349,28 +322,28 @@ const struct command commands[] = {
      .summary = "The profile for KCachegrind",
      .about = "Writes the profile in the format of callgrind.",
      .examples = EXAMPLES("kiln callgrind -o callgrind.out cpu.pb.gz", "",
-                          "kcachegrind callgrind.out", "look at it"),
+                          "kcachegrind callgrind.out", "open it"),
      .options = LISTING,
      .run = command_report},
     {.name = "raw",
      .arguments = "FILE...",
      .summary = "The profile's tables as text",
      .about = "Prints samples, locations and mappings as they are.",
-     .examples = EXAMPLES("kiln raw cpu.pb.gz", "everything"),
+     .examples = EXAMPLES("kiln raw cpu.pb.gz", "all tables"),
      .options = LISTING,
      .run = command_report},
     {.name = "comments",
      .arguments = "FILE...",
      .summary = "The comments in the profile",
-     .about = "Prints the comments that whoever made the profile left in it.",
+     .about = "Prints the comments in the profile.",
      .examples = EXAMPLES("kiln comments cpu.pb.gz", ""),
      .options = OPTION_OUTPUT | LOADING,
      .run = command_report},
     {.name = "pprof",
      .arguments = "[FLAG...] [BINARY] SOURCE...",
-     .summary = "As google/pprof: its flags, its output, its shell",
-     .about = "Takes the flags of google/pprof and prints the same bytes. Without a report\n"
-              "among them it starts the interactive shell. `kiln pprof -help` lists the flags.",
+     .summary = "Compatible with google/pprof: flags, output, shell",
+     .about = "Takes the flags of google/pprof and prints the same output, byte for byte. Starts\n"
+              "the interactive shell if no report is selected. `kiln pprof -help` lists the flags.",
      .examples =
          EXAMPLES("kiln pprof cpu.pb.gz", "the interactive shell", "kiln pprof -top -cum cpu.pb.gz",
                   "", "kiln pprof -tree -base=old.pb.gz new.pb.gz", ""),
@@ -378,16 +351,16 @@ const struct command commands[] = {
     {.name = "completion",
      .arguments = "bash|zsh|fish",
      .summary = "Completion for a shell",
-     .about = "Prints a script that makes the Tab key know kiln's commands and options.",
+     .about = "Prints a script that completes kiln's commands and options.",
      .examples = EXAMPLES(". <(kiln completion bash)", "in ~/.bashrc",
                           "kiln completion zsh > \"${fpath[1]}/_kiln\"", "",
                           "kiln completion fish > ~/.config/fish/completions/kiln.fish", ""),
      .main = command_completion},
     {.name = "help",
      .arguments = "[COMMAND]",
-     .summary = "This list, or the help of a command",
+     .summary = "Print this list, or the help of a command",
      .about = "Prints the list of commands, or what `kiln COMMAND --help` prints.",
-     .examples = EXAMPLES("kiln help top", "what `kiln top` takes"),
+     .examples = EXAMPLES("kiln help top", "options of `kiln top`"),
      .main = command_help},
     {.name = NULL},
 };
@@ -529,16 +502,35 @@ static int run_call(struct call *call, int argc, char **argv, struct err *e)
     }
     if (call->n_arguments == 0 && !*call->run && !*call->remote)
         return err_set(
-            e, "%s: no profile; name a file, a URL, or - for standard input; see `kiln %s --help`",
-            call->command->name, call->command->name);
+            e, "no profile; name a file, a URL, or - for standard input; see `kiln %s --help`",
+            call->command->name);
     return source_use_threads(&call->source, e) ? -1 : call->command->run(call, e);
+}
+
+static bool is_help_option(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
+// Whether a command that parses its own arguments is called for its help.
+static bool wants_own_help(const struct command *command, int argc, char **argv)
+{
+    // Others than options may be the arguments of a program or of another command.
+    bool passes_on = command->main == command_run || command->main == command_query ||
+                     command->main == command_pprof;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (is_help_option(argv[i]))
+            return command->main != command_pprof || argc == 2;
+        if (passes_on && argv[i][0] != '-')
+            break;
+    }
+    return false;
 }
 
 int command_main(const struct command *command, int argc, char **argv)
 {
     if (command->main) {
-        bool asks = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-        if (!asks)
+        if (!wants_own_help(command, argc, argv))
             return command->main(argc, argv);
         help_command(command, stdout);
         return 0;
@@ -577,7 +569,7 @@ int command_main(const struct command *command, int argc, char **argv)
         return 2;
     }
     if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "kiln: standard output: %s\n", "could not be written");
+        fputs("kiln: cannot write to standard output\n", stderr);
         return 2;
     }
     return status;

@@ -3,6 +3,7 @@
 
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/own_flags.h"
 #include "cli/view.h"
 
 static bool is_own_option(const struct command *c, const struct option *o)
@@ -14,105 +15,6 @@ static bool wants_file(const struct option *o)
 {
     return o->value && (strcmp(o->value, "FILE") == 0 || strcmp(o->value, "PROFILE") == 0 ||
                         strcmp(o->value, "BASE") == 0);
-}
-
-// Flags that are specific to a command; one-letter flags have one dash.
-struct own_flag {
-    const char *name, *value, *help;
-};
-
-static const struct own_flag run_flags[] = {
-    {"F", "HZ", "samples per CPU-second"},
-    {"o", "FILE", "the profile"},
-    {"depth", "N", "frames of a stack"},
-    {"clock", "timer|perf", "what samples"},
-    {"heap", NULL, "profile what it allocates"},
-    {"heap-interval", "BYTES", "mean distance of samples"},
-    {"cpu", "FILE", "the CPU profile beside a heap profile"},
-    {"listen", "ADDRESS", "serve the endpoints"},
-    {"push", "URL", "send profiles to a server"},
-    {"app", "NAME", "what the server is to call it"},
-    {"tag", "NAME=VALUE", "of all its profiles"},
-    {"follow", NULL, "children too"},
-    {"q", NULL, "neither progress nor summary"},
-    {0},
-};
-
-static const struct own_flag server_flags[] = {
-    {"listen", "ADDRESS", "where"},
-    {"data", "DIRECTORY", "what it keeps"},
-    {"config", "FILE", "YAML"},
-    {"base-path", "PATH", "behind a proxy"},
-    {"server", "URL", "of delete-service"},
-    {"token", "TOKEN", "of delete-service"},
-    {"tenant", "NAME", "of delete-service"},
-    {"ca", "FILE", "of delete-service"},
-    {0},
-};
-
-static const struct own_flag push_flags[] = {
-    {"label", "NAME=VALUE", "of the profiles"},
-    {"backfill", NULL, "of any age"},
-    {"server", "URL", "which server"},
-    {"token", "TOKEN", "bearer token"},
-    {"tenant", "NAME", "whose data"},
-    {"ca", "FILE", "certificates to trust"},
-    {0},
-};
-
-static const struct own_flag debuginfo_flags[] = {
-    {"missing", NULL, "what profiles lack"}, {"from", "TIME", "of those profiles"},
-    {"until", "TIME", "of those profiles"},  {"server", "URL", "which server"},
-    {"token", "TOKEN", "bearer token"},      {"tenant", "NAME", "whose data"},
-    {"ca", "FILE", "certificates to trust"}, {0},
-};
-
-static const struct own_flag query_flags[] = {
-    {"type", "TYPE", "which profile type"},
-    {"from", "TIME", "begin of the range"},
-    {"until", "TIME", "end of the range"},
-    {"label", "NAME", "whose values to list"},
-    {"step", "SECONDS", "of series and function"},
-    {"by", "LABEL", "of series and function"},
-    {"state", "open|acknowledged|muted|gone", "of changes"},
-    {"json", NULL, "of function and changes: the answer as it is"},
-    {"base", "SELECTOR", "of diff: what to compare with"},
-    {"base-from", "TIME", "of diff: begin of the range to compare with"},
-    {"base-until", "TIME", "of diff: its end"},
-    {"server", "URL", "which server"},
-    {"token", "TOKEN", "bearer token"},
-    {"tenant", "NAME", "whose data"},
-    {"ca", "FILE", "certificates to trust"},
-    {0},
-};
-
-static const struct own_flag annotate_flags[] = {
-    {"service", "NAME", "which service"},
-    {"tag", "TAG", "a tag"},
-    {"time", "TIME", "when it happened"},
-    {"until", "TIME", "when it ended"},
-    {"server", "URL", "which server"},
-    {"token", "TOKEN", "bearer token"},
-    {"tenant", "NAME", "whose data"},
-    {"ca", "FILE", "certificates to trust"},
-    {0},
-};
-
-static const struct own_flag *own_flags(const struct command *c)
-{
-    static const struct own_flag none[] = {{0}};
-    return strcmp(c->name, "run") == 0         ? run_flags
-           : strcmp(c->name, "server") == 0    ? server_flags
-           : strcmp(c->name, "push") == 0      ? push_flags
-           : strcmp(c->name, "debuginfo") == 0 ? debuginfo_flags
-           : strcmp(c->name, "query") == 0     ? query_flags
-           : strcmp(c->name, "annotate") == 0  ? annotate_flags
-                                               : none;
-}
-
-static const char *flag_dashes(const struct own_flag *f)
-{
-    return f->name[1] ? "--" : "-";
 }
 
 // Whether files follow the command's words.
@@ -164,7 +66,7 @@ static void bash_options(const struct command *c, FILE *to)
     if (strcmp(c->name, "pprof") == 0)
         put_pprof_flags(to);
     for (const struct own_flag *f = own_flags(c); f->name; f++)
-        fprintf(to, "%s%s%s ", flag_dashes(f), f->name, f->value && f->name[1] ? "=" : "");
+        fprintf(to, "%s%s%s ", own_flag_dashes(f), f->name, f->value && f->name[1] ? "=" : "");
     for (const struct option *o = options; o->field.name; o++) {
         if (!is_own_option(c, o))
             continue;
@@ -291,9 +193,11 @@ static void put_zsh_script(FILE *to)
             continue;
         }
         fputs("      _arguments '--help[show help]'", to);
-        for (const struct own_flag *f = own_flags(c); f->name; f++)
-            fprintf(to, " \\\n        '%s%s[%s]%s%s'", flag_dashes(f), f->name, f->help,
-                    f->value ? ":" : "", f->value ? f->value : "");
+        for (const struct own_flag *f = own_flags(c); f->name; f++) {
+            fprintf(to, " \\\n        '%s%s[", own_flag_dashes(f), f->name);
+            put_masked(own_flag_summary(f), "[]:\\", to);
+            fprintf(to, "]%s%s'", f->value ? ":" : "", f->value ? f->value : "");
+        }
         for (const struct option *o = options; o->field.name; o++)
             if (is_own_option(c, o))
                 zsh_option(o, to);
@@ -344,9 +248,12 @@ static void put_fish_script(FILE *to)
         for (const struct option *o = options; o->field.name; o++)
             if (is_own_option(c, o))
                 fish_option(c, o, to);
-        for (const struct own_flag *f = own_flags(c); f->name; f++)
-            fprintf(to, "complete -c kiln -n '__fish_seen_subcommand_from %s' -%s %s%s -d \"%s\"\n",
-                    c->name, f->name[1] ? "l" : "s", f->name, f->value ? " -r" : "", f->help);
+        for (const struct own_flag *f = own_flags(c); f->name; f++) {
+            fprintf(to, "complete -c kiln -n '__fish_seen_subcommand_from %s' -%s %s%s -d '",
+                    c->name, f->name[1] ? "l" : "s", f->name, f->value ? " -r" : "");
+            put_masked(own_flag_summary(f), "\\", to);
+            fputs("'\n", to);
+        }
         if (c->main && strcmp(c->name, "pprof") != 0) {
             fprintf(to, "complete -c kiln %s-n '__fish_seen_subcommand_from %s' -a '",
                     wants_files(c) ? "" : "-f ", c->name);
@@ -373,7 +280,10 @@ int command_completion(int argc, char **argv)
     } else if (strcmp(shell, "fish") == 0) {
         put_fish_script(stdout);
     } else {
-        fputs("kiln: completion for which shell? kiln completion bash|zsh|fish\n", stderr);
+        fprintf(stderr,
+                *shell ? "kiln: unknown shell \"%s\"; expected bash, zsh or fish\n"
+                       : "kiln: no shell; expected bash, zsh or fish\n",
+                shell);
         return 2;
     }
     return 0;

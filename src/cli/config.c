@@ -26,7 +26,7 @@ const struct config_field config_fields[] = {
           "Keep calling contexts apart\n"
           "A function reached on different paths becomes several nodes (dot, callgrind).\n"),
     FIELD("relative_percentages", relative_percentages, CONFIG_BOOL,
-          "Percentages refer to what the filters leave\n"
+          "Percentages refer to the filtered profile\n"
           "Otherwise they refer to the whole profile, so that views can be compared.\n"),
     FIELD("unit", unit, CONFIG_STRING,
           "Unit to show values in\n"
@@ -53,9 +53,9 @@ const struct config_field config_fields[] = {
           "Frames made of label values, at the leaf\n"
           "A list of label keys, separated by commas; the last one becomes the leaf.\n"),
     FIELD("drop_negative", drop_negative, CONFIG_BOOL,
-          "Leave out what became less\nNodes below zero are not shown.\n"),
+          "Leave out nodes with a negative change\nNodes below zero are not shown.\n"),
     FIELD("nodecount", node_count, CONFIG_INT,
-          "Show at most so many nodes\n"
+          "Maximum number of nodes\n"
           "Graphs connect across nodes left out by dotted edges.\n"),
     FIELD("nodefraction", node_fraction, CONFIG_DOUBLE, "Leave out nodes below this share\n"),
     FIELD("edgefraction", edge_fraction, CONFIG_DOUBLE, "Leave out edges below this share\n"),
@@ -88,14 +88,10 @@ const struct config_field config_fields[] = {
 };
 
 const struct config_choice config_choices[] = {
-    {"flat", "Sort by what a node itself uses\n"},
-    {"cum", "Sort by what a node and its callees use\n"},
-    {"functions", "One node per function\n"},
-    {"filefunctions", "One node per function and file\n"},
-    {"files", "One node per file\n"},
-    {"lines", "One node per source line\n"},
-    {"addresses", "One node per address\n"},
-    {NULL, NULL},
+    {"flat", "Sort by own cost\n"},           {"cum", "Sort by cost including callees\n"},
+    {"functions", "One node per function\n"}, {"filefunctions", "One node per function and file\n"},
+    {"files", "One node per file\n"},         {"lines", "One node per source line\n"},
+    {"addresses", "One node per address\n"},  {NULL, NULL},
 };
 
 struct config config_default(void)
@@ -226,12 +222,12 @@ int config_set(struct config *c, const struct config_field *field, const char *v
         return err_set(e, "invalid \"%s\" value \"%s\"", field->name, value);
     case CONFIG_INT:
         if (!str_to_i64(str_from(value), &number) || number < INT32_MIN || number > INT32_MAX)
-            return err_set(e, "%s takes a whole number, not \"%s\"", field->name, value);
+            return err_set(e, "invalid %s \"%s\"; expected a whole number", field->name, value);
         *(int *)at = (int)number;
         return 0;
     case CONFIG_DOUBLE:
         if (!str_to_double(str_from(value), &fraction))
-            return err_set(e, "%s takes a number, not \"%s\"", field->name, value);
+            return err_set(e, "invalid %s \"%s\"; expected a number", field->name, value);
         *(double *)at = fraction;
         return 0;
     case CONFIG_BOOL:

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
+#include "cli/own_flags.h"
 #include "cli/remote.h"
 #include "codec/json_read.h"
 #include "symbol/elf.h"
@@ -68,7 +68,8 @@ static int send_parts(struct debuginfo *d, const char *name, int fd, const char 
     for (uint64_t offset = 0; offset < size;) {
         ssize_t n = read_upload_part(fd, d->bytes);
         if (n <= 0)
-            return err_set(e, "%s: %s", name, n ? strerror(errno) : "it became shorter");
+            return err_set(e, "%s: %s", name,
+                           n ? strerror(errno) : "file became shorter while it was sent");
         struct str body = {d->packed, libdeflate_gzip_compress(d->compressor, d->bytes, (size_t)n,
                                                                d->packed, d->bound)};
         const char *path =
@@ -112,7 +113,7 @@ static int upload_file(struct debuginfo *d, const char *name, struct err *e)
 static int upload_debug_files(struct debuginfo *d, struct err *e)
 {
     if (!d->n_words)
-        return err_set(e, "upload: no file; name a binary or its debug file");
+        return err_set(e, "no file; name a binary or its debug file");
     d->compressor = libdeflate_alloc_compressor(1);
     d->bound = d->compressor ? libdeflate_gzip_compress_bound(d->compressor, PART) : 0;
     d->bytes = arena_alloc(d->arena, PART);
@@ -163,7 +164,7 @@ static int list_debug_files(struct debuginfo *d, struct err *e)
 {
     struct str answer;
     if (d->n_words)
-        return err_set(e, "list: unexpected argument \"%s\"", d->words[0]);
+        return err_set(e, "unexpected argument \"%s\"", d->words[0]);
     const char *path = d->missing
                            ? arena_printf(d->arena, "/api/v1/debuginfo?missing=1&from=%s&until=%s",
                                           d->from, d->until)
@@ -185,13 +186,12 @@ static int list_debug_files(struct debuginfo *d, struct err *e)
 
 static int remove_files(struct debuginfo *d, struct err *e)
 {
-    int result = d->n_words ? 0 : err_set(e, "delete: no build id; see `kiln debuginfo list`");
+    int result = d->n_words ? 0 : err_set(e, "no build id; `kiln debuginfo list` prints them");
     for (size_t i = 0; i < d->n_words && !result; i++) {
         struct str answer, id = str_from(d->words[i]);
         for (size_t k = 0; k < id.n && !result; k++)
             if (!strchr("0123456789abcdef", id.p[k]))
-                result = err_set(e, "delete: invalid build id \"%s\"; expected hexadecimal digits",
-                                 id.p);
+                result = err_set(e, "invalid build id \"%s\"; expected hexadecimal digits", id.p);
         const char *path = arena_printf(d->arena, "/api/v1/debuginfo/delete?build_id=%s", id.p);
         if (!result)
             result =
@@ -216,7 +216,7 @@ static int parse_debuginfo(struct debuginfo *d, int argc, char **argv, struct er
         if (strcmp(argv[i], "--missing") == 0)
             d->missing = true;
         else if (argv[i][0] == '-' && argv[i][1])
-            return err_set(e, "unknown option %s; see `kiln debuginfo --help`", argv[i]);
+            return own_flag_unknown("debuginfo", argv[i], e);
         else if (!d->what)
             d->what = argv[i];
         else
@@ -236,7 +236,10 @@ int command_debuginfo(int argc, char **argv)
     int result = d.arena ? parse_debuginfo(&d, argc, argv, &e) : err_set(&e, "out of memory");
     if (!result)
         result =
-            !d.what ? err_set(&e, "no command; expected upload, list or delete")
+            !d.what
+                ? err_set(
+                      &e,
+                      "no command; expected upload, list or delete; see `kiln debuginfo --help`")
             : strcmp(d.what, "upload") == 0 ? upload_debug_files(&d, &e)
             : strcmp(d.what, "list") == 0   ? list_debug_files(&d, &e)
             : strcmp(d.what, "delete") == 0
@@ -244,6 +247,6 @@ int command_debuginfo(int argc, char **argv)
                 : err_set(&e, "unknown command \"%s\"; expected upload, list or delete", d.what);
     arena_free(d.arena);
     if (result)
-        fprintf(stderr, "kiln debuginfo: %s\n", e.message);
+        fprintf(stderr, "kiln: %s\n", e.message);
     return result ? 2 : 0;
 }

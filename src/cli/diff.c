@@ -139,9 +139,11 @@ static void put_model(const struct table *t)
         out_printf(t->out, "Means of %zu and %zu profiles; their differences count as noise.\n",
                    n[0], n[1]);
     else if (fit->sampling_only)
-        out_text(t->out, "Noise is that of sampling; several profiles per side would show more.\n");
+        out_text(t->out,
+                 "Noise includes sampling only; compare several profiles per side for more.\n");
     if (!t->d->is_weighed && !t->d->is_heap)
-        out_text(t->out, "The profiles lack sample weights: each count is taken for a sample.\n");
+        out_text(t->out,
+                 "The profiles have no sample weights: each count is treated as a sample.\n");
     if (fabs(log(scale)) > 0.05 && t->d->functions.total_changed)
         out_printf(t->out, "Most functions changed by a factor of %.3g; others are marked.\n",
                    scale);
@@ -236,8 +238,8 @@ static void put_diff_table(const struct table *t)
         out_char(t->out, '\n');
     }
     if (hidden) {
-        snprintf(text, sizeof text, "%zu changed only with what they call; --%s shows them", hidden,
-                 t->by_cum ? "flat" : "cum");
+        snprintf(text, sizeof text, "%zu changed only because of their callees; --%s shows them",
+                 hidden, t->by_cum ? "flat" : "cum");
         terminal_put(t->t, t->out, str_from(text), STYLE_DIM, 0);
         out_char(t->out, '\n');
     }

@@ -56,10 +56,13 @@ int file_format_of(const char *name, const char *to, struct file_format *f, stru
         f->format = codec_format_from_name(str_from(to));
     else if (strcmp(name, "-") == 0)
         f->format = CODEC_PPROF;
+    if (!f->format && (str_ends(s, STR(".svg")) || str_ends(s, STR(".html"))))
+        return err_set(e, "%s: this command does not draw; use `kiln flame -o %s FILE`", name,
+                       name);
     if (!f->format)
         return err_set(e,
-                       "%s: unknown format; use .pb.gz, .folded, "
-                       ".speedscope.json, .callgrind, .json, .csv, or --to=FORMAT",
+                       "%s: unknown format; use .pb.gz, .folded, .speedscope.json, .callgrind, "
+                       ".json, .csv, or --to=FORMAT; `kiln flame` writes .svg and .html",
                        name);
     // pprof files are gzipped by default.
     if (f->format == CODEC_PPROF && f->packing == FILE_PLAIN && !raw)
@@ -104,8 +107,7 @@ static int encode_profile(const struct model_profile *p, const char *name, enum 
         codec_write_csv(p, out);
         return 0;
     default:
-        return err_set(e, "kiln reads the format %s, but does not write it",
-                       codec_format_name(format));
+        return err_set(e, "cannot write format %s; kiln only reads it", codec_format_name(format));
     }
 }
 
@@ -162,7 +164,7 @@ int file_write(const struct model_profile *p, const char *name, struct file_form
     bool to_stdout = strcmp(name, "-") == 0;
     bool binary = f.format == CODEC_PPROF || f.packing != FILE_PLAIN;
     if (to_stdout && binary && isatty(STDOUT_FILENO))
-        return err_set(e, "a profile cannot be written to a terminal; name a file");
+        return err_set(e, "cannot write a profile to a terminal; name a file");
     int fd = to_stdout ? STDOUT_FILENO : open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_set(e, "%s: %s", name, strerror(errno));

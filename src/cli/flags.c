@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "cli/own_flags.h"
 
 static const struct flag *find_flag(const struct flag *flags, size_t n, struct str name)
 {
@@ -28,7 +29,20 @@ static int parse_bool(const char *text)
     return -1;
 }
 
-static int set_flag(const struct flag *flag, const char *text, struct err *e)
+static int invalid_flag_value(const char *command, const struct flag *flag, const char *text,
+                              struct err *e)
+{
+    static const char *const expected[] = {
+        [FLAG_BOOL] = "true or false", [FLAG_INT] = "a whole number", [FLAG_DOUBLE] = "a number"};
+    if (command)
+        return err_set(e, "invalid %s%s \"%s\"; expected %s", flag->name[1] ? "--" : "-",
+                       flag->name, text, expected[flag->kind]);
+    if (flag->kind == FLAG_BOOL)
+        return err_set(e, "invalid boolean value \"%s\" for -%s: parse error", text, flag->name);
+    return err_set(e, "invalid value \"%s\" for flag -%s: parse error", text, flag->name);
+}
+
+static int set_flag(const char *command, const struct flag *flag, const char *text, struct err *e)
 {
     long long number;
     char *end;
@@ -38,8 +52,7 @@ static int set_flag(const struct flag *flag, const char *text, struct err *e)
     case FLAG_BOOL:
         truth = parse_bool(text);
         if (truth < 0)
-            return err_set(e, "invalid boolean value \"%s\" for -%s: parse error", text,
-                           flag->name);
+            return invalid_flag_value(command, flag, text, e);
         *(bool *)flag->value = truth;
         return 0;
     case FLAG_INT:
@@ -47,28 +60,28 @@ static int set_flag(const struct flag *flag, const char *text, struct err *e)
         errno = 0;
         number = strtoll(text, &end, 0);
         if (errno || end == text || *end || number < INT32_MIN || number > INT32_MAX)
-            return err_set(e, "invalid value \"%s\" for flag -%s: parse error", text, flag->name);
+            return invalid_flag_value(command, flag, text, e);
         *(int *)flag->value = (int)number;
         return 0;
     case FLAG_DOUBLE:
-        if (!str_to_double(str_from(text), flag->value))
-            return err_set(e, "invalid value \"%s\" for flag -%s: parse error", text, flag->name);
-        return 0;
+        return str_to_double(str_from(text), flag->value)
+                   ? 0
+                   : invalid_flag_value(command, flag, text, e);
     case FLAG_STRING:
         *(const char **)flag->value = text;
         return 0;
     case FLAG_STRINGS:
         list = flag->value;
         if (list->n == sizeof list->items / sizeof *list->items)
-            return err_set(e, "-%s is given more than %zu times", flag->name, list->n);
+            return err_set(e, "--%s is given more than %zu times", flag->name, list->n);
         list->items[list->n++] = text;
         return 0;
     }
     return -1;
 }
 
-int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, int *n_rest,
-                struct err *e)
+int flags_parse(const char *command, const struct flag *flags, size_t n, int argc, char **argv,
+                int *n_rest, struct err *e)
 {
     int kept = 1, i = 1;
     for (; i < argc; i++) {
@@ -82,19 +95,22 @@ int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, int *
         const char *name = argument + (argument[1] == '-' ? 2 : 1);
         const char *equals = strchr(name, '=');
         struct str bare = {name, equals ? (size_t)(equals - name) : strlen(name)};
-        if (bare.n == 0 || name[0] == '-')
-            return err_set(e, "bad flag syntax: %s", argument);
         const struct flag *flag = find_flag(flags, n, bare);
         if (!flag && (str_eq(bare, STR("help")) || str_eq(bare, STR("h"))))
             return 1;
+        if (!flag && command)
+            return own_flag_unknown(command, argument, e);
+        if (bare.n == 0 || name[0] == '-')
+            return err_set(e, "bad flag syntax: %s", argument);
         if (!flag)
             return err_set(e, "flag provided but not defined: -%.*s", (int)bare.n, bare.p);
         const char *value = equals ? equals + 1 : NULL;
         if (!value && flag->kind == FLAG_BOOL)
             value = "true";
         if (!value && ++i >= argc)
-            return err_set(e, "flag needs an argument: -%.*s", (int)bare.n, bare.p);
-        if (set_flag(flag, value ? value : argv[i], e))
+            return command ? err_set(e, "%s needs a value; see `kiln %s --help`", argument, command)
+                           : err_set(e, "flag needs an argument: -%s", flag->name);
+        if (set_flag(command, flag, value ? value : argv[i], e))
             return -1;
     }
     while (i < argc)

@@ -23,6 +23,7 @@ struct flag {
 
 // Parses argv[1..argc) with n flags. Parsing ends at the first non-flag argument or at "--". The
 // remaining arguments are moved to argv[1] and following, and counted in *n_rest. Returns 0; 1 if
-// help was requested; -1 and fills e on failure.
-int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, int *n_rest,
-                struct err *e);
+// help was requested; -1 and fills e on failure. command: its name, for messages; NULL: messages
+// are google/pprof's, byte for byte.
+int flags_parse(const char *command, const struct flag *flags, size_t n, int argc, char **argv,
+                int *n_rest, struct err *e);

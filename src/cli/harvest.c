@@ -79,7 +79,7 @@ struct harvest *harvest_new(struct err *e)
     h->file = parts == 0 || p == MAP_FAILED ? NULL : p;
     if (!h->file) {
         err_set(e, "no memory to share with the program: %s",
-                parts ? strerror(errno) : "files may not be large enough: see ulimit -f");
+                parts ? strerror(errno) : "the limit of file sizes is too small; see `ulimit -f`");
         harvest_free(h);
         return NULL;
     }
@@ -486,9 +486,10 @@ void harvest_print_notes(struct harvest *h, FILE *to)
             fprintf(to, "kiln: process %u: not profiled: %s\n", note->pid, text);
     }
     if (n > JOURNAL_NOTES)
-        fprintf(to, "kiln: %u more programs not profiled\n", n - JOURNAL_NOTES);
+        fprintf(to, "kiln: %u more program%s not profiled\n", n - JOURNAL_NOTES,
+                str_plural(n - JOURNAL_NOTES));
     uint32_t refused = atomic_load(&h->file->refused);
     if (refused)
-        fprintf(to, "kiln: %u processes not profiled: at most %u are profiled at a time\n", refused,
-                h->file->n_parts);
+        fprintf(to, "kiln: %u process%s not profiled: the limit is %u at a time\n", refused,
+                refused == 1 ? "" : "es", h->file->n_parts);
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "cli/own_flags.h"
 #include "cli/suggest.h"
 
 void help_overview(FILE *to)
@@ -13,13 +14,11 @@ void help_overview(FILE *to)
           to);
     for (const struct command *c = commands; c->name; c++)
         fprintf(to, "  %-11s %s\n", c->name, c->summary);
-    fputs(
-        "\nA FILE is a profile (pprof, jemalloc, folded, perf script, speedscope), a URL such as\n"
-        "http://localhost:6060/debug/pprof/profile, or - for standard input. Several are\n"
-        "added up. Options may stand anywhere.\n\n"
-        "  kiln COMMAND --help   what a command takes, with examples\n"
-        "  kiln --version        which kiln this is\n",
-        to);
+    fputs("\nA FILE is a profile (pprof, jemalloc, folded, perf script, speedscope), a URL such "
+          "as\nhttp://localhost:6060/debug/pprof/profile, or - for standard input. kiln "
+          "merges\nseveral. Options may be anywhere after the command.\n\n  kiln COMMAND --help   "
+          "options and examples of a command\n  kiln --version        version\n",
+          to);
 }
 
 static const struct {
@@ -29,11 +28,11 @@ static const struct {
     {OPTION_TOP | OPTION_DIFF | OPTION_CHECK | OPTION_FLAME | OPTION_WEB | OPTION_CONVERT |
          OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR,
      "Options"},
-    {OPTION_NODES | OPTION_GRAPH, "What is shown, and in which order"},
+    {OPTION_NODES | OPTION_GRAPH, "Selection and order"},
     {OPTION_LISTING, "Source and machine code"},
     {OPTION_VALUES, "Values"},
     {OPTION_FILTER, "Filters"},
-    {OPTION_BASE | OPTION_SOURCE, "Where profiles come from"},
+    {OPTION_BASE | OPTION_SOURCE, "Sources of profiles"},
 };
 
 static void put_option(const struct option *option, FILE *to)
@@ -47,6 +46,25 @@ static void put_option(const struct option *option, FILE *to)
         snprintf(line + n, sizeof line - (size_t)n, "=%s", option->value);
     struct str summary = option_summary(option);
     fprintf(to, "  %-26s %.*s\n", line, (int)summary.n, summary.p);
+}
+
+// Prints flags and the lines of their help.
+static void put_own_flags(const struct command *command, FILE *to)
+{
+    char name[64];
+    const struct own_flag *f = own_flags(command);
+    fputs(f->name ? "\nOptions:\n" : "", to);
+    for (; f->name; f++) {
+        bool letter = !f->name[1];
+        snprintf(name, sizeof name, "%s%s%s%s%s", letter ? "" : "    ", own_flag_dashes(f), f->name,
+                 !f->value ? ""
+                 : letter  ? " "
+                           : "=",
+                 f->value ? f->value : "");
+        struct str rest = str_from(f->help), line;
+        for (const char *first = name; str_next_line(&rest, &line); first = "")
+            fprintf(to, "  %-26s %.*s\n", first, (int)line.n, line.p);
+    }
 }
 
 static bool is_other_name(const struct option *option)
@@ -75,28 +93,38 @@ void help_command(const struct command *command, FILE *to)
             put_option(o, to);
         }
     }
+    put_own_flags(command, to);
     fputs("\nExamples:\n", to);
     for (const char *const *e = command->examples; *e; e += 2)
         fprintf(to, e[1][0] ? "  %-44s # %s\n" : "  %s\n", e[0], e[1]);
 }
 
+static int unknown_first_option(const char *name)
+{
+    struct suggestion near = suggest_option(str_from(name + strspn(name, "-")));
+    suggest_try(&near, "help");
+    suggest_try(&near, "version");
+    fprintf(stderr, "kiln: unknown option %s; ", name);
+    if (*near.best)
+        fprintf(stderr, "did you mean --%s?\n", near.best);
+    else
+        fputs("options follow the command: kiln COMMAND [OPTION...] FILE...\n", stderr);
+    return 2;
+}
+
 int help_unknown(const char *name)
 {
-    struct suggestion near = suggest_begin(str_from(name));
-    const char *best = NULL;
+    if (name[0] == '-')
+        return unknown_first_option(name);
+    struct suggestion near = suggest_command(str_from(name));
     for (const struct command *c = commands; c->name; c++)
-        if (suggest_try(&near, c->name))
-            best = c->name;
+        suggest_try(&near, c->name);
+    suggest_try(&near, "--version");
     if (access(name, R_OK) == 0)
         fprintf(stderr, "kiln: %s is a file, not a command; did you mean `kiln top %s`?\n", name,
                 name);
-    else if (name[0] == '-')
-        fprintf(stderr,
-                "kiln: unknown option %s; options follow the command: kiln COMMAND [OPTION...] "
-                "FILE...\n",
-                name);
-    else if (best)
-        fprintf(stderr, "kiln: unknown command \"%s\"; did you mean \"%s\"?\n", name, best);
+    else if (*near.best)
+        fprintf(stderr, "kiln: unknown command \"%s\"; did you mean \"%s\"?\n", name, near.best);
     else
         fprintf(stderr, "kiln: unknown command \"%s\"; `kiln help` lists all\n", name);
     return 2;

@@ -131,11 +131,12 @@ static void put_symbols(struct info *in)
     }
     double share = frames ? 100.0 * (double)named / (double)frames : 0;
     put_info_head(in, "symbols");
-    out_printf(&in->out, "%s: %.4g %% of all frames have names; %u functions, %u locations\n",
+    out_printf(&in->out, "%s: %.4g %% of all frames have names; %u function%s, %u location%s\n",
                named == 0        ? "no"
                : named == frames ? "yes"
                                  : "in part",
-               share, p->n_functions, p->n_locations);
+               share, p->n_functions, str_plural(p->n_functions), p->n_locations,
+               str_plural(p->n_locations));
     put_info_head(in, "");
     out_printf(&in->out, "lines: %s; inlined calls: %s\n",
                with_lines == 0                ? "no"
@@ -228,9 +229,9 @@ static void put_info_labels(struct info *in)
     for (size_t i = 0; i < n_keys; i++) {
         put_info_head(in, i == 0 ? "labels" : "");
         terminal_put(&in->t, &in->out, model_str(p, keys[i].key), STYLE_NONE, 0);
-        out_printf(&in->out, " (%s): %zu value%s, on %zu samples\n",
+        out_printf(&in->out, " (%s): %zu value%s, on %zu sample%s\n",
                    keys[i].is_number ? "number" : "text", keys[i].values,
-                   keys[i].values == 1 ? "" : "s", keys[i].samples);
+                   str_plural(keys[i].values), keys[i].samples, str_plural(keys[i].samples));
     }
 }
 

@@ -59,8 +59,8 @@ static int choose_leak_types(const struct call *call, const struct model_profile
                               (int)model_str(p, p->types[i].type).n,
                               model_str(p, p->types[i].type).p);
     return err_set(e,
-                   "leaks compares memory in use, and these profiles have no inuse_space but %s; "
-                   "--type names another type, `kiln diff` compares CPU time",
+                   "no sample type inuse_space; the profiles have %s; select one with --type, or "
+                   "compare CPU time with `kiln diff`",
                    list);
 }
 

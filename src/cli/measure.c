@@ -16,8 +16,8 @@ static int check_profiled_share(const struct supervise *child, const struct mode
     if (used < little || seen >= most * used)
         return 0;
     return err_set(e,
-                   "only %.2f of %.2f s of CPU time were profiled; statically linked programs and "
-                   "those of other users cannot be",
+                   "only %.2f of %.2f s of CPU time were profiled; kiln cannot profile statically "
+                   "linked programs and those of other users",
                    seen, used);
 }
 
@@ -78,7 +78,8 @@ int measure_run(const struct measure_wish *wish, struct arena *arena, struct mea
     struct profiled p = profiled_default();
     int error;
     p.program = wish->program;
-    p.frequency = wish->frequency;
+    if (wish->frequency)
+        p.frequency = wish->frequency;
     p.heap = wish->heap;
     p.notes = wish->notes;
     p.follow = true;

@@ -1,10 +1,11 @@
-// kiln server migrate: copies the profiles of one store to another.
+// kiln server: copies the profiles of one store to another.
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/help.h"
 #include "store/store.h"
 
 struct moving {
@@ -28,12 +29,12 @@ static int move_puts(void *ctx, const struct store_put *puts, size_t n, struct e
 static void print_store_note(void *ctx, const char *text)
 {
     (void)ctx;
-    fprintf(stderr, "kiln server migrate: %s\n", text);
+    fprintf(stderr, "kiln server: %s\n", text);
 }
 
 static int migrate_fail(const struct err *e)
 {
-    fprintf(stderr, "kiln server migrate: %s\n", e->message);
+    fprintf(stderr, "kiln server: %s\n", e->message);
     return 2;
 }
 
@@ -47,13 +48,16 @@ int command_server_migrate(int argc, char **argv)
     };
     struct err e = {""};
     int rest;
-    int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
+    int parsed = flags_parse("server", flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
     if (parsed < 0)
         return migrate_fail(&e);
-    if (parsed > 0)
-        return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
+    if (parsed > 0) {
+        help_command(command_find("server"), stdout);
+        return 0;
+    }
     if (rest || !from || !to) {
-        err_set(&e, "expected --from DIRECTORY --to clickhouse://USER@HOST:8123/DATABASE");
+        err_set(&e, "migrate copies a store; expected --from DIRECTORY --to "
+                    "clickhouse://USER@HOST:8123/DATABASE");
         return migrate_fail(&e);
     }
     struct store_options options = {
@@ -72,12 +76,12 @@ int command_server_migrate(int argc, char **argv)
     if (!code && left.spool_bytes)
         code = err_set(&e,
                        "%llu bytes are still in the spool %s; run it again with the same --data "
-                       "when ClickHouse accepts them",
+                       "when ClickHouse accepts data",
                        (unsigned long long)left.spool_bytes, data);
     if (code)
         return migrate_fail(&e);
-    printf("%llu profiles with %llu samples; %llu of them were there already\n",
-           (unsigned long long)m.profiles, (unsigned long long)m.samples,
-           (unsigned long long)left.repeated);
+    printf("%llu profile%s with %llu sample%s; %llu of them were already stored\n",
+           (unsigned long long)m.profiles, str_plural(m.profiles), (unsigned long long)m.samples,
+           str_plural(m.samples), (unsigned long long)left.repeated);
     return 0;
 }

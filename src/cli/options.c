@@ -46,53 +46,55 @@ const struct option options[] = {
         "Profile this command, several times in turns with --against"),
     OWN("against", 0, against, CONFIG_STRING, "COMMAND", OPTION_CHECK,
         "The baseline of --run: a command; of --server: a selector"),
-    OWN("runs", 0, runs, CONFIG_INT, "N", OPTION_CHECK, "How often --run runs each command (10)"),
+    OWN("runs", 0, runs, CONFIG_INT, "N", OPTION_CHECK, "Runs of each command of --run (10)"),
     OWN("frequency", 'F', frequency, CONFIG_INT, "HZ", OPTION_CHECK,
         "Samples per CPU-second of --run (100)"),
     OWN("heap", 0, heap, CONFIG_BOOL, NULL, OPTION_CHECK, "Profile allocations of --run, too"),
     OWN("timeout", 0, source.timeout, CONFIG_INT, "SECONDS", OPTION_CHECK,
-        "How long a run of --run may take (no limit), or a URL"),
+        "Timeout of a run of --run (none), or of a URL"),
     OWN("server", 0, remote, CONFIG_STRING, "URL", OPTION_CHECK,
         "Compare two selectors on this server"),
-    OWN("from", 0, from, CONFIG_STRING, "TIME", OPTION_CHECK, "Of --server (now-1h)"),
-    OWN("until", 0, until, CONFIG_STRING, "TIME", OPTION_CHECK, "Of --server (now)"),
+    OWN("from", 0, from, CONFIG_STRING, "TIME", OPTION_CHECK,
+        "With --server: begin of the range (now-1h)"),
+    OWN("until", 0, until, CONFIG_STRING, "TIME", OPTION_CHECK,
+        "With --server: end of the range (now)"),
     OWN("base_from", 0, base_from, CONFIG_STRING, "TIME", OPTION_CHECK,
-        "Of --against on the server; the same time by default"),
+        "With --server: begin of the range of --against (--from)"),
     OWN("base_until", 0, base_until, CONFIG_STRING, "TIME", OPTION_CHECK,
-        "Of --against on the server"),
+        "With --server: end of the range of --against (--until)"),
     OWN("budget", 0, budget, CONFIG_STRING, "FILE", OPTION_CHECK,
-        "Growth that is allowed, in YAML (docs/guides/ci.md)"),
+        "Allowed growth, in YAML (docs/guides/ci.md)"),
     OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_CHECK, "text, json, junit or markdown",
         check_choices),
     OWN("svg", 0, picture, CONFIG_STRING, "FILE", OPTION_CHECK,
-        "Draw what changed as a flame graph (.svg or .html)"),
+        "Write a flame graph of the changes (.svg or .html)"),
     OWN("diff", 0, base, CONFIG_STRING, "BASE", OPTION_FLAME,
         "Compare with this profile: green is less, red is more"),
     OWN("reverse", 'r', reverse, CONFIG_BOOL, NULL, OPTION_FLAME,
-        "From the leaves to their callers"),
-    OWN("flip", 0, flip, CONFIG_BOOL, NULL, OPTION_FLAME, "The root at the bottom"),
+        "Inverted: from the leaves to their callers"),
+    OWN("flip", 0, flip, CONFIG_BOOL, NULL, OPTION_FLAME, "Draw the root at the bottom"),
     OWN("title", 0, title, CONFIG_STRING, "TEXT", OPTION_FLAME | OPTION_LEAKS,
-        "What stands above the graph"),
+        "Title above the graph"),
     OWN("width", 0, width, CONFIG_INT, "N", OPTION_FLAME | OPTION_LEAKS,
-        "Pixels of the SVG, or columns of the text"),
+        "Width of the SVG in pixels, of text in columns"),
     OWN("min-share", 0, min_share, CONFIG_DOUBLE, "SHARE", OPTION_FLAME,
-        "Gather branches below this share (0.001: 0.1 %)"),
+        "Merge branches below this share (0.001: 0.1 %)"),
     OWN("listen", 0, listen, CONFIG_STRING, "ADDRESS", OPTION_WEB,
-        "Where to serve: HOST:PORT or :PORT; a free port of this machine"),
+        "HOST:PORT or :PORT to listen on (a free port of this machine)"),
     OWN("no_browser", 0, no_browser, CONFIG_BOOL, NULL, OPTION_WEB, "Do not open a browser"),
     OWN("to", 0, to, CONFIG_CHOICE, "FORMAT", OPTION_CONVERT,
         "pprof, folded, speedscope, callgrind, json or csv", to_choices),
-    ALSO("top", 0, "nodecount", "N", OPTION_LEAKS, "How many rows to show; 0: all"),
+    ALSO("top", 0, "nodecount", "N", OPTION_LEAKS, "Number of rows; 0: all"),
     CONFIG("output", 'o', "FILE", OPTION_OUTPUT),
     ALSO("type", 't', "sample_index", "NAME", OPTION_TYPE,
-         "Which value of the samples: its name, or its number from 0"),
+         "Sample type: its name, or its number from 0"),
     ALSO("sample_index", 0, "sample_index", "NAME", OPTION_TYPE, "The same"),
     OWN("color", 0, colour, CONFIG_CHOICE, "WHEN", OPTION_COLOUR,
         "auto (on a terminal), always or never", colour_choices),
 
     CONFIG("nodecount", 'n', "N", OPTION_NODES),
-    IMPLY("cum", "sort", "cum", OPTION_NODES, "Sort by what a node and its callees use"),
-    IMPLY("flat", "sort", "flat", OPTION_NODES, "Sort by what a node itself uses (default)"),
+    IMPLY("cum", "sort", "cum", OPTION_NODES, "Sort by cost including callees"),
+    IMPLY("flat", "sort", "flat", OPTION_NODES, "Sort by own cost (default)"),
     ALSO("sort", 0, "sort", "ORDER", OPTION_NODES, "flat or cum"),
     ALSO("by", 0, "granularity", "WHAT", OPTION_NODES | OPTION_DIFF,
          "functions, filefunctions, files, lines or addresses"),
@@ -109,7 +111,7 @@ const struct option options[] = {
     CONFIG("source_path", 0, "PATH", OPTION_GRAPH | OPTION_LISTING),
     CONFIG("intel_syntax", 0, NULL, OPTION_LISTING),
     OWN("tools", 0, config.tools, CONFIG_STRING, "PATH", OPTION_LISTING,
-        "Where objdump is: a directory, or objdump:DIRECTORY"),
+        "Location of objdump: a directory, or objdump:DIRECTORY"),
 
     CONFIG("unit", 0, "UNIT", OPTION_VALUES | OPTION_DIFF),
     CONFIG("divide_by", 0, "NUMBER", OPTION_VALUES),
@@ -130,14 +132,13 @@ const struct option options[] = {
     CONFIG("tagleaf", 0, "KEYS", OPTION_FILTER),
 
     OWN("base", 0, base, CONFIG_STRING, "PROFILE", OPTION_BASE,
-        "Subtract this profile; percentages refer to what is left"),
+        "Subtract this profile; percentages refer to the difference"),
     OWN("diff_base", 0, diff_base, CONFIG_STRING, "PROFILE", OPTION_BASE,
         "Subtract this profile; percentages refer to it"),
     CONFIG("normalize", 0, NULL, OPTION_BASE),
     OWN("seconds", 's', source.seconds, CONFIG_INT, "N", OPTION_SOURCE,
-        "How long a URL is asked to profile"),
-    OWN("timeout", 0, source.timeout, CONFIG_INT, "SECONDS", OPTION_SOURCE,
-        "How long to wait for a URL"),
+        "Duration of a profile from a URL"),
+    OWN("timeout", 0, source.timeout, CONFIG_INT, "SECONDS", OPTION_SOURCE, "Timeout of a URL"),
     OWN("all_frames", 0, source.all_frames, CONFIG_BOOL, NULL, OPTION_SOURCE,
         "Ignore the profile's drop_frames and keep_frames"),
     OWN("add_comment", 0, source.comment, CONFIG_STRING, "TEXT", OPTION_SOURCE,
@@ -145,11 +146,11 @@ const struct option options[] = {
     OWN("buildid", 0, source.build_id, CONFIG_STRING, "ID", OPTION_SOURCE,
         "Build id of the main binary"),
     OWN("binary", 0, source.exec_name, CONFIG_STRING, "FILE", OPTION_SOURCE,
-        "The program that was profiled, if it is not where the profile says"),
+        "The profiled program, if its path differs from the profile"),
     OWN("debuginfod", 0, source.debuginfod, CONFIG_BOOL, NULL, OPTION_SOURCE,
-        "Ask the servers of DEBUGINFOD_URLS for names that are not here"),
+        "Get missing names from the servers in DEBUGINFOD_URLS"),
     OWN("threads", 0, source.threads, CONFIG_INT, "N", OPTION_SOURCE,
-        "How many threads work (all processors); results are the same"),
+        "Number of threads (all processors); the output is the same"),
     OWN("tls_cert", 0, source.tls.cert, CONFIG_STRING, "FILE", OPTION_SOURCE, "Client certificate"),
     OWN("tls_key", 0, source.tls.key, CONFIG_STRING, "FILE", OPTION_SOURCE,
         "Key of the client certificate"),
@@ -206,19 +207,19 @@ const struct option *option_find(const struct command *command, struct str given
 static int unknown_option(const struct call *call, const char *argument, struct str name,
                           struct err *e)
 {
-    struct suggestion near = suggest_begin(name);
-    char spelling[64], best[64] = "";
+    struct suggestion near = suggest_option(name);
+    char spelling[64];
     for (const struct option *o = options; o->field.name; o++) {
         if (!(o->groups & call->command->options))
             continue;
         option_spelling(o, spelling, sizeof spelling);
-        if (suggest_try(&near, spelling))
-            snprintf(best, sizeof best, "%s", spelling);
+        suggest_try(&near, spelling);
     }
+    suggest_try(&near, "help");
     int dashes = 1 + (argument[1] == '-');
-    if (*best)
+    if (*near.best)
         return err_set(e, "unknown option %.*s; did you mean --%s?", (int)name.n + dashes, argument,
-                       best);
+                       near.best);
     return err_set(e, "unknown option %.*s; see `kiln %s --help`", (int)name.n + dashes, argument,
                    call->command->name);
 }

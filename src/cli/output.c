@@ -50,7 +50,7 @@ int output_check(const char *output, struct err *e)
     if (slash)
         snprintf(directory, sizeof directory, "%.*s/.", (int)(slash - output), output);
     return faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS)
-               ? err_set(e, "%s: cannot be created: %s", output, strerror(errno))
+               ? err_set(e, "cannot create %s: %s", output, strerror(errno))
                : 0;
 }
 

@@ -254,7 +254,7 @@ static int run_pprof(struct options *o, int argc, char **argv, struct arena *are
     static struct flag flags[MOST_FLAGS];
     size_t n_flags = list_flags(o, flags);
     int n;
-    int parsed = flags_parse(flags, n_flags, argc, argv, &n, e);
+    int parsed = flags_parse(NULL, flags, n_flags, argc, argv, &n, e);
     if (parsed > 0) {
         pprof_usage();
         return 0;

@@ -15,6 +15,7 @@ struct profiled profiled_default(void)
                              .tags = "",
                              .clock = "",
                              .heap_interval = "",
+                             .frequency = 100,
                              .depth = 500,
                              .patience = PATIENCE};
 }

@@ -11,7 +11,7 @@
 struct profiled {
     // Set by the caller before profiled_start; strings may be empty.
     char **program;
-    int frequency, depth; // 0: default
+    int frequency, depth;
     bool heap;
     bool follow;  // also profile children
     bool tell;    // the program prints its listen address

@@ -38,8 +38,9 @@ void progress_show(struct progress *p, const struct harvest_totals *t)
     if (!p->wanted || at - p->last < 0.9 || !terminal_is_free())
         return;
     p->last = at;
-    fprintf(stderr, "\r\033[Kkiln: %.0f s, %.1f s of CPU time, %llu samples, %llu threads", elapsed,
-            t->cpu, (unsigned long long)t->samples, (unsigned long long)t->threads);
+    fprintf(stderr, "\r\033[Kkiln: %.0f s, %.1f s of CPU time, %llu sample%s, %llu thread%s",
+            elapsed, t->cpu, (unsigned long long)t->samples, str_plural(t->samples),
+            (unsigned long long)t->threads, str_plural(t->threads));
     if (t->processes > 1)
         fprintf(stderr, ", %llu of %llu processes", (unsigned long long)t->alive,
                 (unsigned long long)t->processes);

@@ -6,12 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
+#include "cli/own_flags.h"
 #include "cli/remote.h"
 #include "codec/codec.h"
 #include "codec/proto.h"
 
 enum { PATIENCE_SECONDS = 120 }; // how long to retry if the server is busy
+
+// The server's service_name for profiles without one.
+#define DEFAULT_SERVICE "unknown_service"
 
 struct push {
     struct remote remote;
@@ -53,7 +56,7 @@ static void put_bytes(struct out *out, unsigned field, struct str s)
     out_str(out, s);
 }
 
-static void put_push_label(struct push *p, struct out *out, struct str name, struct str value)
+static void put_request_label(struct push *p, struct out *out, struct str name, struct str value)
 {
     struct out pair;
     out_init_arena(&pair, p->arena);
@@ -97,6 +100,29 @@ static struct model_profile *read_pushed_file(struct push *p, const char *name, 
     return profile;
 }
 
+static void print_pushed(const struct push *p, const char *name,
+                         const struct model_profile *profile)
+{
+    struct str metric = guess_metric_name(profile);
+    const char *separator = "";
+    printf("%s: stored %zu sample%s as {", name, (size_t)profile->n_samples,
+           str_plural(profile->n_samples));
+    if (!push_has_label(p, "__name__")) {
+        printf("__name__=\"%.*s\"", (int)metric.n, metric.p);
+        separator = ", ";
+    }
+    if (!push_has_label(p, "service_name")) {
+        printf("%sservice_name=\"%s\"", separator, DEFAULT_SERVICE);
+        separator = ", ";
+    }
+    for (size_t i = 0; i < p->n_labels; i++) {
+        size_t n = strcspn(p->labels[i].p, "=");
+        printf("%s%.*s=\"%s\"", separator, (int)n, p->labels[i].p, p->labels[i].p + n + 1);
+        separator = ", ";
+    }
+    puts("}");
+}
+
 static int push_file(struct push *p, const char *name, struct err *e)
 {
     const struct model_profile *profile = read_pushed_file(p, name, e);
@@ -110,12 +136,12 @@ static int push_file(struct push *p, const char *name, struct err *e)
     if (codec_write_pprof_gzip(profile, &packed, e))
         return err_prefix(e, "%s: ", name);
     if (!push_has_label(p, "__name__"))
-        put_push_label(p, &series, STR("__name__"), guess_metric_name(profile));
+        put_request_label(p, &series, STR("__name__"), guess_metric_name(profile));
     for (size_t i = 0; i < p->n_labels; i++) {
         size_t n =
             (size_t)((const char *)memchr(p->labels[i].p, '=', p->labels[i].n) - p->labels[i].p);
-        put_push_label(p, &series, str_from_to(p->labels[i], 0, n),
-                       str_from_to(p->labels[i], n + 1, p->labels[i].n));
+        put_request_label(p, &series, str_from_to(p->labels[i], 0, n),
+                          str_from_to(p->labels[i], n + 1, p->labels[i].n));
     }
     put_bytes(&sample, 1, out_result(&packed));
     put_bytes(&series, 2, out_result(&sample));
@@ -126,6 +152,7 @@ static int push_file(struct push *p, const char *name, struct err *e)
                                 : "/push.v1.PusherService/Push",
                     "application/proto", out_result(&request), p->arena, &answer, e))
         return err_prefix(e, "%s: ", name);
+    print_pushed(p, name, profile);
     return 0;
 }
 
@@ -151,12 +178,14 @@ static int parse_push(struct push *p, int argc, char **argv, struct err *e)
         } else if (strcmp(argv[i], "--backfill") == 0) {
             p->backfill = true;
         } else if (argv[i][0] == '-' && argv[i][1]) {
-            return err_set(e, "unknown option %s; see `kiln push --help`", argv[i]);
+            return own_flag_unknown("push", argv[i], e);
         } else {
             p->files[p->n_files++] = argv[i];
         }
     }
-    return p->n_files ? 0 : err_set(e, "no profile; name a file, or - for standard input");
+    return p->n_files ? 0
+                      : err_set(e, "no profile; name a file, or - for standard input; see `kiln "
+                                   "push --help`");
 }
 
 int command_push(int argc, char **argv)
@@ -169,6 +198,6 @@ int command_push(int argc, char **argv)
         result = push_file(&p, p.files[i], &e);
     arena_free(p.arena);
     if (result)
-        fprintf(stderr, "kiln push: %s\n", e.message);
+        fprintf(stderr, "kiln: %s\n", e.message);
     return result ? 2 : 0;
 }

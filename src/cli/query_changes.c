@@ -21,13 +21,14 @@ static int service_of(const struct query_changes *q, struct str *service, struct
         return -1;
     if (s.n > 1 || (s.n == 1 && (s.matchers[0].op != STORE_EQ ||
                                  !str_eq(s.matchers[0].name, STR("service_name")))))
-        return err_set(e, "changes: the selector may only say service_name=\"...\"");
+        return err_set(e, "invalid selector; changes takes only {service_name=\"...\"}");
     if (s.n)
         *service = s.matchers[0].value;
     return 0;
 }
 
-static const char *question(const struct query_changes *q, struct str service, struct str cursor)
+static const char *changes_path(const struct query_changes *q, struct str service,
+                                struct str cursor)
 {
     const struct {
         const char *name;
@@ -60,13 +61,14 @@ static struct str text_of(const struct query_changes *q, struct json change, con
     return text.p ? text : STR("");
 }
 
-static double number_of(struct json change, const char *key)
+static double json_number_of(struct json change, const char *key)
 {
     double value;
     return json_double(json_get(change, key), &value) ? value : 0;
 }
 
-static const char *amount(const struct query_changes *q, double value, struct str unit, bool sign)
+static const char *change_amount(const struct query_changes *q, double value, struct str unit,
+                                 bool sign)
 {
     char text[96];
     return arena_copy(q->arena, text, units_amount(text, sizeof text, value, unit, sign));
@@ -83,24 +85,25 @@ static struct str deploy_of(const struct query_changes *q, struct json change)
         return deploy;
     return str_from(arena_printf(q->arena, "%.*s=%.*s beside %.*s (%.0f %%)", (int)label.n, label.p,
                                  (int)after.n, after.p, (int)before.n, before.p,
-                                 100 * number_of(versions, "part")));
+                                 100 * json_number_of(versions, "part")));
 }
 
 static void write_change(const struct query_changes *q, const struct terminal *t, struct json c,
                          struct out *out)
 {
     struct str unit = text_of(q, c, "valueUnit"), function = text_of(q, c, "function");
-    double cost = number_of(c, "cost");
+    double cost = json_number_of(c, "cost");
     const struct {
         struct str text;
         enum style style;
     } columns[] = {
         {text_of(q, c, "id"), STYLE_DIM},
-        {str_from(remote_time(number_of(c, "time"), q->arena)), STYLE_NONE},
-        {str_from(amount(q, cost, text_of(q, c, "costUnit"), true)),
+        {str_from(remote_time(json_number_of(c, "time"), q->arena)), STYLE_NONE},
+        {str_from(change_amount(q, cost, text_of(q, c, "costUnit"), true)),
          cost > 0 ? STYLE_MORE : STYLE_LESS},
-        {str_from(arena_printf(q->arena, "%s -> %s", amount(q, number_of(c, "before"), unit, false),
-                               amount(q, number_of(c, "after"), unit, false))),
+        {str_from(arena_printf(q->arena, "%s -> %s",
+                               change_amount(q, json_number_of(c, "before"), unit, false),
+                               change_amount(q, json_number_of(c, "after"), unit, false))),
          STYLE_NONE},
         {text_of(q, c, "state"), STYLE_DIM},
         {text_of(q, c, "serviceName"), STYLE_BOLD},
@@ -130,7 +133,7 @@ int query_changes(const struct query_changes *q, struct err *e)
     for (int page = 0; page < MAX_PAGES; page++) {
         struct str text;
         struct json root;
-        if (remote_call(&q->remote, question(q, service, cursor), NULL, (struct str){NULL, 0},
+        if (remote_call(&q->remote, changes_path(q, service, cursor), NULL, (struct str){NULL, 0},
                         q->arena, &text, e) ||
             json_parse(q->arena, text, &root, e)) {
             result = -1;
@@ -148,10 +151,10 @@ int query_changes(const struct query_changes *q, struct err *e)
             break;
     }
     if (!result && !n)
-        fprintf(stderr, "kiln query: no changes with %s from %s until %s%s\n", q->selector, q->from,
+        fprintf(stderr, "kiln: no changes with %s from %s until %s%s\n", q->selector, q->from,
                 q->until,
                 enabled ? ""
-                        : ": the server does not look for any; set changes.enabled in its "
+                        : ": the server does not search for changes; set changes.enabled in its "
                           "configuration");
     if (!result)
         result = out_finish(&out, e);

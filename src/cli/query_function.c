@@ -11,7 +11,7 @@
 
 enum { SPARK_COLUMNS = 60 };
 
-static const char *question(const struct query_function *q)
+static const char *function_path(const struct query_function *q)
 {
     const struct {
         const char *name, *value;
@@ -36,14 +36,14 @@ static const char *question(const struct query_function *q)
     return path.p;
 }
 
-static const double *numbers(const struct message_list *list)
+static const double *point_numbers(const struct message_list *list)
 {
     return list->items;
 }
 
 // --- for programs ---
 
-static void write_labels(struct out *out, const struct function_series *s)
+static void write_series_labels(struct out *out, const struct function_series *s)
 {
     const struct store_label *labels = s->labels.items;
     for (size_t i = 0; i < s->labels.n; i++) {
@@ -58,35 +58,35 @@ static void write_points(const struct query_function *q, const struct function_s
                          struct out *out)
 {
     for (size_t i = 0; i < s->times.n; i++) {
-        const char *when = remote_time(numbers(&s->times)[i], q->arena);
-        out_printf(out, "%s %.17g %.17g %.17g", when, numbers(&s->self)[i], numbers(&s->total)[i],
-                   numbers(&s->all)[i]);
-        write_labels(out, s);
+        const char *when = remote_time(point_numbers(&s->times)[i], q->arena);
+        out_printf(out, "%s %.17g %.17g %.17g", when, point_numbers(&s->self)[i],
+                   point_numbers(&s->total)[i], point_numbers(&s->all)[i]);
+        write_series_labels(out, s);
         out_char(out, '\n');
     }
 }
 
 // --- for a person ---
 
-static double sum(const struct message_list *list)
+static double sum_points(const struct message_list *list)
 {
     double all = 0;
     for (size_t i = 0; i < list->n; i++)
-        all += numbers(list)[i];
+        all += point_numbers(list)[i];
     return all;
 }
 
 // Steps from the first to the last point.
-static double steps(const struct function_series *s, double step)
+static double count_steps(const struct function_series *s, double step)
 {
-    const double *times = numbers(&s->times);
+    const double *times = point_numbers(&s->times);
     return s->times.n ? (times[s->times.n - 1] - times[0]) / (step * 1000) + 1 : 1;
 }
 
 // What value in so many steps is per second: cores of CPU time, `310ms/s` of other times, bytes per
 // second. Of a gauge the mean.
-static struct str amount(const struct query_function *q, struct str unit, double value, double n,
-                         double step)
+static struct str function_amount(const struct query_function *q, struct str unit, double value,
+                                  double n, double step)
 {
     char text[64];
     bool gauge = store_type_is_gauge(str_from(q->type));
@@ -98,8 +98,8 @@ static struct str amount(const struct query_function *q, struct str unit, double
 }
 
 // The highest of each column's points; a column without any is blank.
-static struct str spark(const struct query_function *q, const struct function_series *s,
-                        const struct function_answer *a, double n_steps, double highest)
+static struct str put_sparkline(const struct query_function *q, const struct function_series *s,
+                                const struct function_answer *a, double n_steps, double highest)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     double columns[SPARK_COLUMNS];
@@ -107,9 +107,9 @@ static struct str spark(const struct query_function *q, const struct function_se
     for (size_t i = 0; i < SPARK_COLUMNS; i++)
         columns[i] = -1;
     for (size_t i = 0; i < s->times.n; i++) {
-        double at = (numbers(&s->times)[i] - a->start) / (a->step * 1000) / n_steps;
+        double at = (point_numbers(&s->times)[i] - a->start) / (a->step * 1000) / n_steps;
         size_t column = at > 0 ? (size_t)(at * (double)n + 1e-9) : 0;
-        double value = numbers(&s->total)[i];
+        double value = point_numbers(&s->total)[i];
         if (column < n && value > columns[column])
             columns[column] = value;
     }
@@ -133,8 +133,8 @@ static void write_pretty(const struct query_function *q, const struct terminal *
     double highest = 0, n_steps = 1;
     for (size_t i = 0; i < a->series.n; i++)
         for (size_t k = 0; k < series[i].times.n; k++) {
-            double at = (numbers(&series[i].times)[k] - a->start) / (a->step * 1000) + 1;
-            double value = numbers(&series[i].total)[k];
+            double at = (point_numbers(&series[i].times)[k] - a->start) / (a->step * 1000) + 1;
+            double value = point_numbers(&series[i].total)[k];
             n_steps = at > n_steps ? at : n_steps;
             highest = value > highest ? value : highest;
         }
@@ -147,17 +147,19 @@ static void write_pretty(const struct query_function *q, const struct terminal *
     out_char(out, '\n');
     for (size_t i = 0; i < a->series.n; i++) {
         const struct function_series *s = &series[i];
-        double all = sum(&s->all), n = steps(s, a->step);
+        double all = sum_points(&s->all), n = count_steps(s, a->step);
         struct out labels;
         out_init_arena(&labels, q->arena);
-        write_labels(&labels, s);
-        terminal_put_right(t, out, amount(q, unit, sum(&s->self), n, a->step), STYLE_NONE, 14);
-        terminal_put_right(t, out, amount(q, unit, sum(&s->total), n, a->step), STYLE_NONE, 14);
+        write_series_labels(&labels, s);
+        terminal_put_right(t, out, function_amount(q, unit, sum_points(&s->self), n, a->step),
+                           STYLE_NONE, 14);
+        terminal_put_right(t, out, function_amount(q, unit, sum_points(&s->total), n, a->step),
+                           STYLE_NONE, 14);
         const char *share =
-            arena_printf(q->arena, "%.3g%%", all > 0 ? sum(&s->total) / all * 100 : 0);
+            arena_printf(q->arena, "%.3g%%", all > 0 ? sum_points(&s->total) / all * 100 : 0);
         terminal_put_right(t, out, str_from(share), STYLE_NONE, 9);
         out_text(out, "  ");
-        terminal_put(t, out, spark(q, s, a, n_steps, highest), STYLE_NONE, 0);
+        terminal_put(t, out, put_sparkline(q, s, a, n_steps, highest), STYLE_NONE, 0);
         terminal_put(t, out, out_result(&labels), STYLE_NONE, 0);
         out_char(out, '\n');
     }
@@ -167,7 +169,7 @@ int query_function(const struct query_function *q, struct err *e)
 {
     struct str text;
     struct out out;
-    if (remote_call(&q->remote, question(q), NULL, (struct str){NULL, 0}, q->arena, &text, e))
+    if (remote_call(&q->remote, function_path(q), NULL, (struct str){NULL, 0}, q->arena, &text, e))
         return -1;
     if (q->json) {
         fwrite(text.p, 1, text.n, stdout);
@@ -187,10 +189,10 @@ int query_function(const struct query_function *q, struct err *e)
         size_t n = series[i].times.n;
         if (series[i].self.n != n || series[i].total.n != n || series[i].all.n != n)
             return err_set(e, "invalid response of the server: columns of different length");
-        found += sum(&series[i].total);
+        found += sum_points(&series[i].total);
     }
     if (!a->series.n || !found)
-        fprintf(stderr, "kiln query: no samples of \"%s\" with %s from %s until %s\n", q->name,
+        fprintf(stderr, "kiln: no samples of \"%s\" with %s from %s until %s\n", q->name,
                 q->selector, q->from, q->until);
     struct terminal t = terminal_stdout("auto");
     out_init_fd(&out, STDOUT_FILENO);

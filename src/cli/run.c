@@ -11,6 +11,7 @@
 #include "base/program.h"
 #include "cli/file.h"
 #include "cli/flags.h"
+#include "cli/help.h"
 #include "cli/output.h"
 #include "cli/profiled.h"
 #include "cli/progress.h"
@@ -26,45 +27,6 @@ struct run {
 };
 
 enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
-
-static int run_usage(FILE *to)
-{
-    fputs("Usage: kiln run [-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--push URL] [--follow] "
-          "[-q] "
-          "-- PROGRAM [ARGUMENT...]\n\n"
-          "Runs a program, dynamically linked and otherwise as it is, and profiles its CPU time\n"
-          "from start to end, however it ends. The exit status is the program's.\n\n"
-          "  -F HZ       samples per CPU-second, 1 to 10000 (default 100)\n"
-          "  -o FILE     the profile: .pb.gz, .svg, .html, .folded, ... (default PROGRAM.pb.gz)\n"
-          "  --depth N   frames of a stack, up to 1024 (default 500)\n"
-          "  --clock perf\n"
-          "              perf events instead of timers, where permitted: as many samples as -F\n"
-          "              says, also above the kernel's CONFIG_HZ; each costs more\n"
-          "  --heap      profile what it allocates instead: the file has what was allocated and\n"
-          "              what was in use at the end, and the largest of that is told\n"
-          "  --heap-interval BYTES\n"
-          "              mean distance of samples; 64k and 1m are understood (default 512k)\n"
-          "  --cpu FILE  with --heap: the profile of the CPU time, too\n"
-          "  --listen ADDRESS\n"
-          "              serve the program's endpoints, /debug/pprof/ and others, on HOST:PORT,\n"
-          "              :PORT or unix:/PATH; with KILN_TOKEN set, to those who know it\n"
-          "  --push URL  send its profiles to a server, kiln's or Pyroscope's, every ten seconds;\n"
-          "              without -o no file is written. A user, password: "
-          "http://USER:PASSWORD@HOST;\n"
-          "              KILN_PUSH_TOKEN, KILN_TENANT are sent along\n"
-          "  --app NAME  what the server is to call it (default: the program's name)\n"
-          "  --tag NAME=VALUE\n"
-          "              of all its profiles, up to 29 times\n"
-          "  --follow    children too, added up; waits for those that outlive the program\n"
-          "  -q          neither progress nor summary\n\n"
-          "  kiln run -- ./app --port 8080\n"
-          "  kiln run -F 1000 -o app.html -- ./app\n"
-          "  kiln run --follow -o build.svg -- make -j2\n"
-          "  kiln run --heap -o heap.pb.gz -- ./app\n"
-          "  kiln run --push http://localhost:4040 --tag region=eu -- ./app\n",
-          to);
-    return to == stdout ? 0 : 2;
-}
 
 static int run_fail(const struct err *e)
 {
@@ -147,7 +109,7 @@ static int check_program(const struct run *run)
     const char *against = find_obstacle(&p, &e);
     if (!against)
         return 0;
-    fprintf(stderr, "kiln: %s%s\n", against, run->p.follow ? "; only its children are" : "");
+    fprintf(stderr, "kiln: %s%s\n", against, run->p.follow ? "; profiling only its children" : "");
     return run->p.follow ? 0 : NOT_EXECUTABLE;
 }
 
@@ -212,17 +174,27 @@ static void print_run_summary(const struct run *run, const struct harvest_totals
     double cpu = 0;
     for (size_t i = 0; i < p->n_samples; i++)
         cpu += (double)model_values(p, i)[1] / 1e9;
-    fprintf(stderr, "kiln: %s: %.2f s of CPU time, %llu samples", output, cpu,
-            (unsigned long long)t->samples);
+    fprintf(stderr, "kiln: %s: %.2f s of CPU time, %llu sample%s", output, cpu,
+            (unsigned long long)t->samples, str_plural(t->samples));
     if (t->processes > 1)
         fprintf(stderr, ", %llu processes", (unsigned long long)t->processes);
     if (t->dropped > 0)
         fprintf(stderr, ", %.2f s dropped", t->dropped);
     if (t->unarmed)
-        fprintf(stderr, ", %llu threads not watched", (unsigned long long)t->unarmed);
+        fprintf(stderr, ", %llu thread%s not profiled", (unsigned long long)t->unarmed,
+                str_plural(t->unarmed));
     if (!is_picture(output) && strcmp(output, "-") != 0)
         fprintf(stderr, "; kiln top %s", output);
     fputc('\n', stderr);
+    // The kernel checks timers CONFIG_HZ times a second; one sample then counts for several
+    // periods.
+    const double least = 1, few = 0.6;
+    if (strcmp(run->p.clock, "perf") != 0 && cpu > least &&
+        (double)t->samples < few * cpu * run->p.frequency)
+        fprintf(stderr,
+                "kiln: %.0f stacks per CPU-second instead of %d: the kernel's timer is slower; add "
+                "--clock perf for more\n",
+                (double)t->samples / cpu, run->p.frequency);
 }
 
 static int write_profiles(const struct run *run, struct harvest_totals *totals, struct arena *arena,
@@ -277,8 +249,8 @@ static void hint_at_children(const struct run *run)
 static int report_no_profile(const struct run *run)
 {
     fprintf(stderr,
-            "kiln: %s: no profile: libkiln was not loaded into the program, or could not reach "
-            "kiln's memory (another user, another root); the loader's message may say why\n",
+            "kiln: %s: no profile: libkiln was not loaded into the program, or runs as another "
+            "user or in another root directory; see the messages of the loader\n",
             run->p.program[0]);
     return 2;
 }
@@ -314,8 +286,8 @@ static void wait_for_program(struct run *run)
         if (p->child.ended && p->totals.alive && !told && !run->quiet) {
             progress_clear(&progress);
             fprintf(stderr,
-                    "kiln: the program has ended (%d), %llu that it started still run: "
-                    "waiting; an interrupt writes the profile now\n",
+                    "kiln: the program has ended (%d); waiting for %llu of its child processes; "
+                    "press Ctrl-C to write the profile now\n",
                     supervise_status(&p->child), (unsigned long long)p->totals.alive);
             told = true;
         }
@@ -350,8 +322,11 @@ static int run_profiled(struct run *run)
 static int check_run_output(const char *output, struct err *e)
 {
     struct file_format format;
-    if (!is_picture(output) && file_format_of(output, "", &format, e))
-        return -1;
+    if (!is_picture(output) && file_format_of(output, "", &format, NULL))
+        return err_set(e,
+                       "%s: unknown format; use .svg, .html, .pb.gz, .folded, .speedscope.json, "
+                       ".callgrind, .json or .csv",
+                       output);
     return strcmp(output, "-") == 0 ? 0 : output_check(output, e);
 }
 
@@ -380,6 +355,16 @@ static int check_push(struct run *run, const struct flag_list *tags, char *all, 
     return 0;
 }
 
+static int check_ranges(const struct run *run, struct err *e)
+{
+    if (run->p.frequency < 1 || run->p.frequency > 10000)
+        return err_set(e, "invalid -F \"%d\"; expected 1 to 10000 samples per CPU-second",
+                       run->p.frequency);
+    if (run->p.depth < 1 || run->p.depth > 1024)
+        return err_set(e, "invalid --depth \"%d\"; expected 1 to 1024 frames", run->p.depth);
+    return 0;
+}
+
 int command_run(int argc, char **argv)
 {
     struct run run = {.p = profiled_default(), .output = "", .cpu_output = ""};
@@ -401,13 +386,15 @@ int command_run(int argc, char **argv)
     };
     struct err e;
     int n;
-    int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &n, &e);
-    if (parsed > 0)
-        return run_usage(stdout);
-    if (parsed < 0)
+    int parsed = flags_parse("run", flags, sizeof flags / sizeof *flags, argc, argv, &n, &e);
+    if (parsed > 0) {
+        help_command(command_find("run"), stdout);
+        return 0;
+    }
+    if (parsed == 0 && n == 0)
+        parsed = err_set(&e, "no program; try `kiln run -- ./app`; see `kiln run --help`");
+    if (parsed < 0 || check_ranges(&run, &e))
         return run_fail(&e);
-    if (n == 0)
-        return run_usage(stderr);
     argv[n + 1] = NULL;
     run.p.program = argv + 1;
     char name[NAME_MAX];

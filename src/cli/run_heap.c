@@ -84,7 +84,7 @@ static void print_leaks(const struct model_profile *p, int64_t in_use, struct ar
         const struct leak *l = &leaks.items[i];
         fprintf(to, "kiln: %10s %3.0f%%  %lld object%s  %.*s\n", bytes_as_text(l->bytes, text).p,
                 100.0 * (double)l->bytes / (double)in_use, (long long)l->objects,
-                l->objects == 1 ? "" : "s", (int)l->who.n, l->who.p);
+                str_plural((uint64_t)l->objects), (int)l->who.n, l->who.p);
     }
 }
 
@@ -98,13 +98,12 @@ void run_heap_summarize(const struct model_profile *p, const struct harvest_tota
         in_use += model_values(p, i)[INUSE_SPACE];
     }
     // A sum over processes has no common peak.
-    fprintf(to,
-            "kiln: %s: heap: %s in use at the end, %s at the most%s, %s allocated, %llu samples",
+    fprintf(to, "kiln: %s: heap: %s in use at the end, peak %s%s, %s allocated, %llu sample%s",
             output, bytes_as_text(in_use, text[0]).p, bytes_as_text(t->heap_peak, text[1]).p,
             t->processes > 1 ? " in one process" : "", bytes_as_text(allocated, text[2]).p,
-            (unsigned long long)t->heap_samples);
+            (unsigned long long)t->heap_samples, str_plural(t->heap_samples));
     if (t->heap_untracked)
-        fprintf(to, ", %llu not tracked for want of room: a larger --heap-interval needs less",
+        fprintf(to, ", %llu not tracked: table full; use a larger --heap-interval",
                 (unsigned long long)t->heap_untracked);
     fputc('\n', to);
     if (in_use > 0)

@@ -4,6 +4,8 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/help.h"
+#include "cli/own_flags.h"
 #include "cli/remote.h"
 #include "server/server.h"
 
@@ -11,6 +13,12 @@ static int server_fail(const struct err *e)
 {
     fprintf(stderr, "kiln server: %s\n", e->message);
     return 2;
+}
+
+static int server_help(void)
+{
+    help_command(command_find("server"), stdout);
+    return 0;
 }
 
 // backup TO and check: operate on a directory, even while a server has it open.
@@ -25,15 +33,15 @@ static int backup_or_check(int argc, char **argv)
     bool backup = strcmp(argv[0], "backup") == 0;
     struct err e = {""};
     int rest;
-    int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
+    int parsed = flags_parse("server", flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
     if (parsed < 0)
         return server_fail(&e);
     if (parsed > 0)
-        return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
+        return server_help();
     if (rest != backup) {
         err_set(&e,
-                backup ? "backup: no destination; try `kiln server backup [--data DIRECTORY] TO`"
-                       : "check: unexpected argument \"%s\"; expected --data, --store or --config",
+                backup ? "no destination; try `kiln server backup [--data DIRECTORY] TO`"
+                       : "unexpected argument \"%s\"; expected --data, --store or --config",
                 rest ? argv[1] : "");
         return server_fail(&e);
     }
@@ -53,14 +61,15 @@ static int delete_service(int argc, char **argv)
         int taken = remote_option(&remote, argc, argv, &i, &e);
         if (taken < 0)
             result = -1;
-        else if (!taken && (name || argv[i][0] == '-'))
-            result = err_set(&e, "delete-service: unexpected argument \"%s\"; expected one name",
-                             argv[i]);
+        else if (!taken && argv[i][0] == '-')
+            result = own_flag_unknown("server", argv[i], &e);
+        else if (!taken && name)
+            result = err_set(&e, "unexpected argument \"%s\"; expected one service", argv[i]);
         else if (!taken)
             name = argv[i];
     }
     if (!result && !name)
-        result = err_set(&e, "delete-service: no name of a service");
+        result = err_set(&e, "no service; try `kiln server delete-service NAME`");
     if (!result) {
         struct out path;
         out_init_arena(&path, arena);
@@ -111,13 +120,14 @@ int command_server(int argc, char **argv)
     };
     struct err e = {""};
     int rest;
-    int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
+    int parsed = flags_parse("server", flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
     if (parsed < 0)
         return server_fail(&e);
     if (parsed > 0)
-        return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
+        return server_help();
     if (rest) {
-        err_set(&e, "unknown option %s; see `kiln server --help`", argv[1]);
+        err_set(&e, "unknown command \"%s\"; expected backup, check, delete-service or migrate",
+                argv[1]);
         return server_fail(&e);
     }
     if (o.base_path) {

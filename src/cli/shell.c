@@ -57,7 +57,7 @@ static int check_type(struct shell *s, const char **value, struct err *e)
 }
 
 // Handles `name=value`, or the bare name of a switch. Returns false for anything else.
-static bool assign(struct shell *s, struct str input)
+static bool assign_variable(struct shell *s, struct str input)
 {
     struct err e = {""};
     size_t equals = str_find(input, STR("="), 0);
@@ -196,7 +196,7 @@ static int run_shell_command(struct shell *s, const char **words, size_t n, stru
 
 static void run_line(struct shell *s, struct str input)
 {
-    if (assign(s, input))
+    if (assign_variable(s, input))
         return;
     const char **words;
     size_t n = split_words(s->command, input, &words);

@@ -88,7 +88,7 @@ static struct shell_line *editor_line(EditLine *el)
     return line;
 }
 
-static char *prompt(EditLine *el)
+static char *shell_prompt(EditLine *el)
 {
     static char text[] = "(pprof) ";
     return text;
@@ -165,7 +165,7 @@ static void open_editor(struct shell_line *line)
         return;
     el_set(line->el, EL_CLIENTDATA, line);
     el_set(line->el, EL_EDITOR, "emacs");
-    el_set(line->el, EL_PROMPT, prompt);
+    el_set(line->el, EL_PROMPT, shell_prompt);
     el_set(line->el, EL_ADDFN, "kiln-complete", "Completes a word", on_tab);
     el_set(line->el, EL_ADDFN, "kiln-interrupt", "Gives up the line", on_interrupt);
     el_set(line->el, EL_BIND, "^I", "kiln-complete", NULL);

@@ -383,8 +383,8 @@ static void load_all(struct loading *loading)
     run_jobs(&jobs, loading);
 }
 
-static struct model_profile *combine(struct model_profile **profiles, size_t n, struct arena *arena,
-                                     struct err *e)
+static struct model_profile *combine_sources(struct model_profile **profiles, size_t n,
+                                             struct arena *arena, struct err *e)
 {
     if (model_make_compatible(profiles, n, arena, e))
         return NULL;
@@ -395,7 +395,7 @@ static struct model_profile *combine_loaded(struct loaded *l, struct arena *aren
 {
     if (l->merger)
         l->profiles[0] = model_merger_finish(l->merger);
-    return combine(l->profiles, l->n_profiles, arena, e);
+    return combine_sources(l->profiles, l->n_profiles, arena, e);
 }
 
 // Removes URLs from the file names of mappings.
@@ -486,7 +486,7 @@ static struct model_profile *subtract_base(const struct source *source, struct m
     for (uint32_t i = 0; i < base->n_types; i++)
         minus_one[i] = -1;
     struct model_profile *both[2] = {p, model_scale(base, minus_one, arena)};
-    return combine(both, 2, arena, e);
+    return combine_sources(both, 2, arena, e);
 }
 
 static struct model_profile *load_sources(const struct source *source, struct arena *arena,

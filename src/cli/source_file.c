@@ -64,7 +64,7 @@ static int read_contents(const char *name, struct contents *bytes, struct err *e
     struct stat st;
     int result = 0;
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
-        result = err_set(e, "is a directory");
+        result = err_set(e, "is a directory; expected a file");
     } else if (!is_stdin && S_ISREG(st.st_mode) && st.st_size > 0) {
         // Guarded: if the file is truncated meanwhile, its end reads as zeros.
         void *p = mapped_file_open(fd, (size_t)st.st_size);

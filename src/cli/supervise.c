@@ -111,7 +111,7 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
     *error = 0;
     *s = (struct supervise){.how = how, .child = -1};
     if (pipe2(pipe, O_CLOEXEC))
-        return err_set(e, "no pipe: %s", strerror(errno));
+        return err_set(e, "cannot create a pipe: %s", strerror(errno));
     s->n_older = read_children(s->older, SUPERVISE_OLDER);
     fill_watched_signals(&set);
     sigprocmask(SIG_BLOCK, &set, &old);
@@ -136,7 +136,7 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
         waitpid(s->child, NULL, 0);
         err_set(e, "%s: %s", argv[0], strerror(*error));
     } else {
-        err_set(e, "no process for %s: %s", argv[0], strerror(failed));
+        err_set(e, "cannot start %s: %s", argv[0], strerror(failed));
     }
     supervise_end(s);
     return -1;
@@ -158,7 +158,7 @@ static void read_cpu_times(struct supervise *s)
         (double)(stat_number(at, CHILDREN_USER) + stat_number(at, CHILDREN_SYSTEM)) / ticks;
 }
 
-static int64_t nanoseconds(struct timeval t)
+static int64_t timeval_nanoseconds(struct timeval t)
 {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_usec * 1000;
 }
@@ -167,7 +167,7 @@ static int64_t nanoseconds(struct timeval t)
 static void add_usage(struct supervise *s, const struct rusage *usage)
 {
     int64_t peak = (int64_t)usage->ru_maxrss * 1024;
-    s->used += nanoseconds(usage->ru_utime) + nanoseconds(usage->ru_stime);
+    s->used += timeval_nanoseconds(usage->ru_utime) + timeval_nanoseconds(usage->ru_stime);
     if (s->how == SUPERVISE_APART && peak > s->peak && exec_small_works())
         s->peak = peak;
 }

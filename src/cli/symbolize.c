@@ -7,6 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/file.h"
+#include "cli/help.h"
+#include "cli/own_flags.h"
 #include "symbol/addr2line.h"
 
 int command_symbolize(struct call *call, struct err *e)
@@ -24,23 +26,6 @@ int command_symbolize(struct call *call, struct err *e)
     return file_write(p, output, format, &call->config, call->arena, e);
 }
 
-static int addr2line_usage(FILE *to)
-{
-    fputs("Usage: kiln addr2line [-a] [-f] [-i] [-s] [-p] [-C] -e BINARY [ADDRESS...]\n\n"
-          "Answers as addr2line does, for the addresses given or, without any, for those on\n"
-          "standard input.\n\n"
-          "  -e BINARY  the file to look in\n"
-          "  -a         print the address first\n"
-          "  -f         print the function's name\n"
-          "  -i         print the functions that an inlined one was inlined into\n"
-          "  -s         only base names of files\n"
-          "  -p         one line for each place\n"
-          "  -C         demangle names\n\n"
-          "  kiln addr2line -a -f -i -e ./app < addresses\n",
-          to);
-    return to == stdout ? 0 : 2;
-}
-
 static int addr2line_fail(const struct err *e)
 {
     fprintf(stderr, "kiln: %s\n", e->message);
@@ -51,10 +36,13 @@ int command_addr2line(int argc, char **argv)
 {
     struct addr2line_options o = {0};
     const char *binary = NULL;
+    struct err e = {""};
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return addr2line_usage(stdout);
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            help_command(command_find("addr2line"), stdout);
+            return 0;
+        }
         for (const char *c = argv[i] + 1; *c; c++) {
             bool *flag = *c == 'a'   ? &o.addresses
                          : *c == 'f' ? &o.functions
@@ -69,13 +57,15 @@ int command_addr2line(int argc, char **argv)
                 binary = c[1] ? c + 1 : argv[++i];
                 break;
             } else {
-                return addr2line_usage(stderr);
+                own_flag_unknown("addr2line", argv[i], &e);
+                return addr2line_fail(&e);
             }
         }
     }
-    if (!binary)
-        return addr2line_usage(stderr);
-    struct err e;
+    if (!binary) {
+        err_set(&e, "no binary; name it with -e; see `kiln addr2line --help`");
+        return addr2line_fail(&e);
+    }
     struct symbol_options options = {
         .own_process = true, .demangle = DEMANGLE_FULL, .cxx = demangle_cxx_iberty};
     struct symbol_file *file = symbol_open(binary, &options, &e);

@@ -268,7 +268,7 @@ static int apply_filters(struct view *v)
     return 0;
 }
 
-static void aggregate(struct view *v)
+static void aggregate_view(struct view *v)
 {
     const char *g = v->c.granularity;
     struct model_detail d = {.inlines = !v->c.noinlines, .columns = v->c.showcolumns};
@@ -416,7 +416,7 @@ static int prepare_report(struct report *r, struct view *v, const struct view_co
     r->total = report_total(v->p, r->o.type, r->o.mean);
     if (!v->c.relative_percentages && apply_filters(v))
         return -1;
-    aggregate(v);
+    aggregate_view(v);
     r->p = v->p;
     r->arena = v->arena;
     return 0;

@@ -101,11 +101,12 @@ static bool viewer_refuse_request(const struct viewer *viewer, const struct page
     if (!http_trusts_origin(q, viewer->check_host, viewer->host, &e)) {
         http_answer_text(a, 403, "%s", e.message);
     } else if (!page) {
-        http_answer_text(a, 404, "there is no %.*s here; /ui/ is where the pages begin",
+        http_answer_text(a, 404, "unknown path %.*s; the pages begin at /ui/",
                          (int)(q->path.n < 200 ? q->path.n : 200), q->path.p);
     } else if (!str_eq(q->method, page->post ? STR("POST") : STR("GET")) &&
                !(str_eq(q->method, STR("HEAD")) && !page->post)) {
-        http_answer_text(a, 405, "%s takes %s", page->path, page->post ? "POST" : "GET and HEAD");
+        http_answer_text(a, 405, "%s only supports %s", page->path,
+                         page->post ? "POST" : "GET and HEAD");
         http_answer_header(a, "Allow", page->post ? "POST" : "GET, HEAD");
     } else {
         return false;

@@ -117,7 +117,7 @@ static int write_settings(struct json configs, const char *name, const struct co
 {
     char path[PATH_SIZE], part[PATH_SIZE + 8];
     if (!settings_file_name(path, sizeof path, true))
-        return err_set(e, "cannot save settings: neither HOME nor XDG_CONFIG_HOME is set");
+        return err_set(e, "cannot save settings; set HOME or XDG_CONFIG_HOME");
     snprintf(part, sizeof part, "%s.part", path);
     FILE *file = fopen(part, "we");
     if (!file)

@@ -141,16 +141,17 @@ static void heap_read_totals(const struct heap_head *head, struct codec_heap_tot
 static void heap_add_comments(struct reader *r, const struct codec_heap_totals *t)
 {
     char text[300];
-    int n = snprintf(text, sizeof text, "kiln: heap: %llu samples, %lld bytes in use at the most",
+    int n = snprintf(text, sizeof text, "kiln: heap: %llu samples, at most %lld bytes in use",
                      (unsigned long long)t->samples, (long long)t->peak);
     model_build_comment(&r->b, (struct str){text, (size_t)n});
     if (t->untracked == 0 && t->stackless == 0 && t->nested == 0)
         return;
-    n = snprintf(text, sizeof text,
-                 "kiln: heap: for want of room %llu samples, some %llu bytes, are not counted as "
-                 "in use, and %llu have no stack; %llu were not taken in signal handlers",
-                 (unsigned long long)t->untracked, (unsigned long long)t->untracked_bytes,
-                 (unsigned long long)t->stackless, (unsigned long long)t->nested);
+    n = snprintf(
+        text, sizeof text,
+        "kiln: heap: tables full: %llu samples, about %llu bytes, are missing from in-use values, "
+        "and %llu have no stack; %llu allocations in signal handlers were not sampled",
+        (unsigned long long)t->untracked, (unsigned long long)t->untracked_bytes,
+        (unsigned long long)t->stackless, (unsigned long long)t->nested);
     model_build_comment(&r->b, (struct str){text, (size_t)n});
 }
 
@@ -190,7 +191,7 @@ struct model_profile *codec_read_heap(struct arena *arena, const void *const *bl
     struct arena_trap trap;
     const struct heap_head *head = n ? blocks[0] : NULL;
     if (!head || head->magic != HEAP_MAGIC) {
-        err_set(e, "what a process left of its heap is no image of this version of kiln");
+        err_set(e, "invalid heap image; the process may use another version of libkiln");
         return NULL;
     }
     if (ARENA_TRY(arena, trap)) {

@@ -96,7 +96,7 @@ static bool jemalloc_scan_counts(struct scan *s, int64_t counts[N_COUNTS])
 
 // Scales sampled counts to estimates. A block of size S is sampled with probability 1 -
 // exp(-S/interval), so its counts are divided by that probability.
-static bool unsample(const struct reader *r, const int64_t sampled[2], int64_t scaled[2])
+static bool unsample_jemalloc(const struct reader *r, const int64_t sampled[2], int64_t scaled[2])
 {
     scaled[0] = sampled[0];
     scaled[1] = sampled[1];
@@ -112,7 +112,8 @@ static bool unsample(const struct reader *r, const int64_t sampled[2], int64_t s
 static bool scale_counts(const struct reader *r, const int64_t counts[N_COUNTS],
                          int64_t values[N_COUNTS])
 {
-    return unsample(r, counts, values + 2) && unsample(r, counts + ACC_OBJECTS, values);
+    return unsample_jemalloc(r, counts, values + 2) &&
+           unsample_jemalloc(r, counts + ACC_OBJECTS, values);
 }
 
 static void jemalloc_add_sample(struct reader *r, uint32_t thread, const int64_t values[N_COUNTS])

@@ -86,7 +86,7 @@ static bool next_record(struct block *block, struct journal_record *head, const 
 
 // --- modules and labels ---
 
-static void journal_add_module(struct reader *r, const uint8_t *record, size_t size)
+static void journal_read_module(struct reader *r, const uint8_t *record, size_t size)
 {
     struct journal_module read;
     struct module module = {0};
@@ -108,7 +108,7 @@ static void journal_add_module(struct reader *r, const uint8_t *record, size_t s
     r->modules[r->n_modules++] = module;
 }
 
-static void journal_add_labels(struct reader *r, const uint8_t *record, size_t size)
+static void journal_read_labels(struct reader *r, const uint8_t *record, size_t size)
 {
     struct journal_labels head;
     if (size < sizeof head)
@@ -124,7 +124,7 @@ static struct str fixed_size_text(const char *p, size_t n)
     return (struct str){p, strnlen(p, n)};
 }
 
-static void journal_add_thread(struct reader *r, const uint8_t *record, size_t size)
+static void journal_read_thread(struct reader *r, const uint8_t *record, size_t size)
 {
     struct journal_thread t;
     if (size < sizeof t)
@@ -172,7 +172,7 @@ static uint32_t journal_mapping_of(struct reader *r, uint32_t module)
 }
 
 // Searches the newest module first because it may reuse the addresses of an unloaded one.
-static uint32_t journal_module_of(const struct reader *r, uint64_t pc)
+static uint32_t journal_read_module_of(const struct reader *r, uint64_t pc)
 {
     for (size_t i = r->n_modules; i-- > 0;)
         if (pc >= r->modules[i].start && pc < r->modules[i].end)
@@ -226,7 +226,7 @@ static void journal_add_sample(struct reader *r, const struct sample *s)
         memcpy(&pc, s->pcs + i * sizeof pc, sizeof pc);
         if (s->modules)
             memcpy(&module, s->modules + i * sizeof module, sizeof module);
-        uint32_t at = journal_mapping_of(r, s->modules ? module : journal_module_of(r, pc));
+        uint32_t at = journal_mapping_of(r, s->modules ? module : journal_read_module_of(r, pc));
         frames[n++] = model_build_location(&r->b, at, pc, NULL, 0);
     }
     if (s->kind == CAPTURE_BLOCKED)
@@ -257,7 +257,7 @@ static void journal_add_sample(struct reader *r, const struct sample *s)
                                (double)(s->squares ? s->squares : s->ticks));
 }
 
-static void journal_add_stack(struct reader *r, const uint8_t *record, size_t size)
+static void journal_read_stack(struct reader *r, const uint8_t *record, size_t size)
 {
     struct journal_stack stack;
     if (size < sizeof stack)
@@ -352,8 +352,8 @@ static void journal_add_dropped(struct reader *r)
         r, &(struct sample){.ticks = dropped + lost, .nanos = nanos, .kind = UINT8_MAX});
     char text[200];
     int n = snprintf(text, sizeof text,
-                     "kiln: process %u dropped %llu ticks for want of memory, %llu by full rings, "
-                     "%llu before the tables were ready",
+                     "kiln: process %u dropped %llu ticks because memory was full, %llu by full "
+                     "rings, %llu before the tables were ready",
                      r->part.pid, (unsigned long long)dropped, (unsigned long long)c->ring_full,
                      (unsigned long long)c->no_snapshot);
     model_build_comment(&r->b, (struct str){text, (size_t)n});
@@ -375,11 +375,11 @@ static void journal_read_blocks(struct reader *r, bool rings)
     for (size_t at = first_block(); next_block(r, &at, &block);)
         while (block.kind == JOURNAL_RECORDS && next_record(&block, &head, &record)) {
             if (head.kind == JOURNAL_MODULE)
-                journal_add_module(r, record, head.size);
+                journal_read_module(r, record, head.size);
             else if (head.kind == JOURNAL_LABELS)
-                journal_add_labels(r, record, head.size);
+                journal_read_labels(r, record, head.size);
             else if (head.kind == JOURNAL_THREAD)
-                journal_add_thread(r, record, head.size);
+                journal_read_thread(r, record, head.size);
         }
     if (r->n_threads)
         qsort(r->threads, r->n_threads, sizeof *r->threads, compare_threads);
@@ -392,7 +392,7 @@ static void journal_read_blocks(struct reader *r, bool rings)
     for (size_t at = first_block(); next_block(r, &at, &block);) {
         while (block.kind == JOURNAL_RECORDS && next_record(&block, &head, &record))
             if (head.kind == JOURNAL_STACK)
-                journal_add_stack(r, record, head.size);
+                journal_read_stack(r, record, head.size);
         if (block.kind == JOURNAL_RING && rings)
             journal_add_ring(r, &block);
     }
@@ -427,18 +427,17 @@ struct model_profile *codec_read_journal(struct arena *arena, const uint8_t *dat
     struct reader r = {.arena = arena, .data = data, .n = n};
     struct arena_trap trap;
     if (n < first_block()) {
-        err_set(e, "a process left %zu bytes, not the %zu that a journal begins with", n,
-                first_block());
+        err_set(e, "journal cut short: %zu bytes; its header has %zu", n, first_block());
         return NULL;
     }
     memcpy(&r.part, data, sizeof r.part);
     if (r.part.magic != JOURNAL_MAGIC || r.part.version != JOURNAL_VERSION) {
-        err_set(e, "a process left something that is no journal of this version of kiln");
+        err_set(e, "invalid journal; the process may use another version of libkiln");
         return NULL;
     }
     if (r.part.hz < 1 || r.part.hz > 10000) {
-        err_set(e, "the journal of process %u says %u Hz; it must be 1 to 10000", r.part.pid,
-                r.part.hz);
+        err_set(e, "invalid frequency %u Hz in the journal of process %u; expected 1 to 10000",
+                r.part.hz, r.part.pid);
         return NULL;
     }
     if (ARENA_TRY(arena, trap)) {

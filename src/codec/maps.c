@@ -185,7 +185,7 @@ static void attrs_spend(struct attrs *a, size_t amount, size_t line)
 {
     if (amount > a->budget)
         arena_fail(a->arena,
-                   "line %zu: the attributes ($name) of the memory map stand for too much text",
+                   "line %zu: the attributes ($name) of the memory map expand to too much text",
                    line);
     a->budget -= amount;
 }

@@ -40,7 +40,7 @@ struct encoded_samples {
     bool is_disposable;  // and those of other data after decoding
 };
 
-static size_t window_end(const struct encoded_samples *s, size_t index)
+static size_t stream_window_end(const struct encoded_samples *s, size_t index)
 {
     return index + 1 < s->stream.n_windows ? s->ranges[index + 1].at : s->size;
 }
@@ -55,7 +55,7 @@ static size_t samples_in_window(const struct encoded_samples *s, size_t index)
 static void drop_window_pages(const struct encoded_samples *s, size_t index)
 {
     size_t from = (s->ranges[index].at + PAGE - 1) & ~(size_t)(PAGE - 1);
-    size_t to = window_end(s, index) & ~(size_t)(PAGE - 1);
+    size_t to = stream_window_end(s, index) & ~(size_t)(PAGE - 1);
     if (to > from)
         madvise(s->data + from, to - from, MADV_DONTNEED);
 }
@@ -113,7 +113,8 @@ static uint32_t window_label_set(struct window_decoder *decoder, struct model_pr
     return *recent = w->n_label_sets++;
 }
 
-static void begin_window(const struct encoded_samples *s, size_t index, struct model_window *window)
+static void begin_stream_window(const struct encoded_samples *s, size_t index,
+                                struct model_window *window)
 {
     if (!window->decoder)
         begin_windows(s, window);
@@ -139,13 +140,13 @@ static void read_encoded_window(const struct model_stream *stream, size_t index,
                                 struct model_window *window)
 {
     const struct encoded_samples *s = (const struct encoded_samples *)stream;
-    begin_window(s, index, window);
+    begin_stream_window(s, index, window);
     struct window_decoder *decoder = window->decoder;
     struct pprof_decoder *d = &decoder->d;
     struct model_profile *w = &window->p;
     size_t most = samples_in_window(s, index);
     d->skips_labels = !(what & MODEL_WITH_LABELS);
-    struct proto_span span = {s->data + s->ranges[index].at, s->data + window_end(s, index)};
+    struct proto_span span = {s->data + s->ranges[index].at, s->data + stream_window_end(s, index)};
     while (span.p < span.end) {
         struct proto_field f;
         if (!proto_next(&span, &f))
@@ -211,13 +212,13 @@ static bool check_window(void *context, struct parallel_worker *worker, size_t i
     struct checked_window *checked = &check->s->checked[index];
     struct model_window *window = &check->workers[worker->index].window;
     window->arena = worker->arena;
-    begin_window(s, index, window);
+    begin_stream_window(s, index, window);
     struct pprof_decoder *d = &((struct window_decoder *)window->decoder)->d;
     uint32_t n_types = s->tables.p->n_types;
     int64_t **absolute = &check->workers[worker->index].absolute;
     if (!*absolute)
         *absolute = arena_array(worker->arena, n_types + 1, sizeof **absolute);
-    struct proto_span span = {s->data + s->ranges[index].at, s->data + window_end(s, index)};
+    struct proto_span span = {s->data + s->ranges[index].at, s->data + stream_window_end(s, index)};
     for (size_t sample = 0; span.p < span.end;) {
         struct proto_field f;
         if (!proto_next(&span, &f))
@@ -367,7 +368,7 @@ static bool place_labels(void *context, struct parallel_worker *worker, size_t i
     return true;
 }
 
-static void copy_labels(struct column_copy *copy, struct arena *arena)
+static void copy_stream_labels(struct column_copy *copy, struct arena *arena)
 {
     uint64_t n_sets = 1, n_labels = 0;
     size_t n_windows = copy->s->stream.n_windows;
@@ -416,7 +417,7 @@ static void decode_columns(const struct encoded_samples *s, struct model_profile
         p->squares = arena_raw(arena, n, sizeof *p->squares);
     parallel_run(arena, threads, s->stream.n_windows, copy_window, copy);
     if (p->label_set)
-        copy_labels(copy, arena);
+        copy_stream_labels(copy, arena);
 }
 
 static void decode_stream(const struct model_stream *stream, struct model_profile *p)
@@ -450,7 +451,7 @@ static enum pprof_result read_in_windows(struct pprof_reader *r,
         .is_disposable = options->is_disposable && !options->keeps_encoded,
     };
     for (size_t i = 0; i < r->n_ranges; i++) {
-        size_t bytes = window_end(s, i) - s->ranges[i].at, samples = samples_in_window(s, i);
+        size_t bytes = stream_window_end(s, i) - s->ranges[i].at, samples = samples_in_window(s, i);
         s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
         s->most_samples = samples > s->most_samples ? samples : s->most_samples;
     }

@@ -106,15 +106,16 @@ void net_client_free(struct net_client *c)
 static void client_answer_too_large(struct exchange *x)
 {
     if (x->limit >> 20)
-        snprintf(x->reason, sizeof x->reason, "the answer is larger than %zu MiB", x->limit >> 20);
+        snprintf(x->reason, sizeof x->reason, "the response is larger than %zu MiB",
+                 x->limit >> 20);
     else
-        snprintf(x->reason, sizeof x->reason, "the answer is larger than %zu bytes", x->limit);
+        snprintf(x->reason, sizeof x->reason, "the response is larger than %zu bytes", x->limit);
 }
 
 static void client_evict(struct exchange *x)
 {
     snprintf(x->reason, sizeof x->reason,
-             "the answers under way take more than %zu MiB, and this one was the largest",
+             "the responses in progress need more than %zu MiB; the largest was ended",
              x->client->limit >> 20);
     x->evicted = true;
     drop_data(x);
@@ -140,7 +141,7 @@ static bool grow_data(struct exchange *x, size_t cap)
 {
     size_t more = cap - x->cap;
     if (x->budget && budget_take(x->budget, more)) {
-        snprintf(x->reason, sizeof x->reason, "there is no memory for the answer");
+        snprintf(x->reason, sizeof x->reason, "no memory for the response");
         return false;
     }
     uint8_t *p = client_make_room(x, cap) ? realloc(x->answer.data, cap) : NULL;
@@ -162,8 +163,7 @@ static size_t client_write_file(struct exchange *x, const char *data, size_t n)
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote < 0) {
-            snprintf(x->reason, sizeof x->reason, "the file cannot be written: %s",
-                     strerror(errno));
+            snprintf(x->reason, sizeof x->reason, "cannot write the file: %s", strerror(errno));
             return 0;
         }
         done += (size_t)wrote;
@@ -232,7 +232,7 @@ static size_t client_on_header(char *data, size_t size, size_t count, void *cont
     struct str line = {data, size * count}, value;
     x->head += line.n;
     if (x->head > HEAD_MAX) {
-        snprintf(x->reason, sizeof x->reason, "the answer's head is larger than %d KiB",
+        snprintf(x->reason, sizeof x->reason, "the headers of the response are larger than %d KiB",
                  HEAD_MAX >> 10);
         return 0;
     }

@@ -5,7 +5,7 @@
 
 struct curl_library lib_curl;
 
-static int load(struct err *e)
+static int load_curl(struct err *e)
 {
     void *handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
     if (!handle)
@@ -27,7 +27,7 @@ int curl_library_load(struct err *e)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
-    int result = lib_curl.easy_init ? 0 : load(e);
+    int result = lib_curl.easy_init ? 0 : load_curl(e);
     pthread_mutex_unlock(&lock);
     return result;
 }

@@ -80,7 +80,7 @@ int net_debuginfod_fetch(const char *cache, const char *what, struct str id, str
 {
     char path[PATH_MAX], part[PATH_MAX];
     if (!is_build_id(id))
-        return err_set(e, "debuginfod: \"%.*s\" is no build id", (int)id.n, id.p);
+        return err_set(e, "debuginfod: invalid build id \"%.*s\"", (int)id.n, id.p);
     bool debug = strcmp(what, "debuginfo") == 0;
     int n = snprintf(path, sizeof path, "%s/.build-id/%.2s/%.*s%s", cache, id.p, (int)id.n - 2,
                      id.p + 2, debug ? ".debug" : "");

@@ -43,9 +43,9 @@ static enum http_parsed http_find_head_end(const char *p, size_t n, struct http_
         bool after_cr = i > 0 && p[i - 1] == '\r';
         if ((c == '\n') != after_cr || (c < 0x20 && !strchr("\r\n\t", c)) || c == 0x7f || !c) {
             err_set(e,
-                    "byte %zu of the request, 0x%02x, has no place there: lines of text that "
-                    "end with CR LF are expected",
-                    i, c);
+                    "invalid byte 0x%02x at byte %zu of the request; expected lines of text that "
+                    "end with CR LF",
+                    c, i);
             return http_reject(status, 400);
         }
         if (c != '\n')
@@ -97,7 +97,7 @@ static enum http_parsed http_parse_line(struct str line, struct http_request *q,
         return http_reject(status, 400);
     }
     if (version.p[5] != '1' || version.p[7] < '0' || version.p[7] > '9') {
-        err_set(e, "%.*s is not spoken here: HTTP/1.1 is", (int)version.n, version.p);
+        err_set(e, "unsupported protocol %.*s; expected HTTP/1.1", (int)version.n, version.p);
         return http_reject(status, 505);
     }
     q->keep_alive = version.p[7] != '0';
@@ -139,25 +139,24 @@ static enum http_parsed apply_headers(struct http_request *q, int *status, struc
     bool absolute = q->host.n > 0;
     size_t hosts = http_count_headers(q, STR("Host"));
     if (hosts > 1 || (hosts == 0 && q->keep_alive)) {
-        err_set(e, hosts ? "there is more than one Host header" : "there is no Host header");
+        err_set(e, hosts ? "more than one Host header" : "missing Host header");
         return http_reject(status, 400);
     }
     if (!absolute)
         q->host = http_header(q, STR("Host"));
     if (http_count_headers(q, STR("Transfer-Encoding"))) {
-        err_set(e, "a body must come with Content-Length: Transfer-Encoding is not spoken here");
+        err_set(e, "Transfer-Encoding is not supported; send Content-Length");
         return http_reject(status, 501);
     }
     uint64_t length = 0;
     struct str text = http_header(q, STR("Content-Length"));
     if (http_count_headers(q, STR("Content-Length")) > 1 ||
         (text.p && !str_to_u64(text, 10, &length))) {
-        err_set(e, "Content-Length is not one number");
+        err_set(e, "invalid Content-Length; expected a number");
         return http_reject(status, 400);
     }
     if (length > HTTP_BODY_MAX) {
-        err_set(e, "a body of %llu bytes is longer than the %d that are taken",
-                (unsigned long long)length, HTTP_BODY_MAX);
+        err_set(e, "the body has %llu bytes; limit %d", (unsigned long long)length, HTTP_BODY_MAX);
         return http_reject(status, 413);
     }
     q->length = (size_t)length;

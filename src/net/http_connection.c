@@ -209,7 +209,7 @@ void http_connection_answer(struct http_connection *c, uint64_t now)
 {
     struct http_answer *a = &c->answer;
     if (a->body.error)
-        http_answer_text(a, 500, "no memory for the answer");
+        http_answer_text(a, 500, "no memory for the response");
     size_t length = a->body.n;
     if (str_eq(c->request.method, STR("HEAD")))
         a->body.n = 0;

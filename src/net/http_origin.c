@@ -59,7 +59,8 @@ bool http_trusts_site(const struct http_site *site, const struct str *hosts, siz
                       struct err *e)
 {
     if (!is_linked(site->fetch_site, site->fetch_mode, site->changes)) {
-        err_set(e, "another site's page may link here but not fetch, embed or post");
+        err_set(e, "cross-site request: pages of other sites may link to this server, but not "
+                   "fetch, embed or post");
         return false;
     }
     if (!site->origin.n || site->fetch_site.n || !site->changes)
@@ -72,8 +73,8 @@ bool http_trusts_site(const struct http_site *site, const struct str *hosts, siz
          is_listed_host(without_port(origin), hosts, n_hosts)))
         return true;
     err_set(e,
-            "the request comes from a page of %.*s, another site; if it is this server's own name, "
-            "list it in the configuration: hosts: [NAME]",
+            "cross-site request from a page of %.*s; if this is a name of this server, add it to "
+            "hosts in the configuration",
             (int)(site->origin.n < 100 ? site->origin.n : 100), site->origin.p);
     return false;
 }
@@ -101,7 +102,7 @@ bool http_trusts_host(struct str host, bool loopback, const char *listens_on,
         is_listed_host(name, hosts, n_hosts) || (!loopback && is_private_host(name)))
         return true;
     err_set(e,
-            "Host: %.*s is not a name of this server; if it is, list it in the configuration: "
+            "unknown Host %.*s; if this is a name of this server, add it to the configuration: "
             "hosts: [%.*s]",
             (int)(name.n < 100 ? name.n : 100), name.p, (int)(name.n < 100 ? name.n : 100), name.p);
     return false;
@@ -112,7 +113,8 @@ bool http_trusts_origin(const struct http_request *q, bool check_host, const cha
 {
     if (!is_linked(http_header(q, STR("Sec-Fetch-Site")), http_header(q, STR("Sec-Fetch-Mode")),
                    false)) {
-        err_set(e, "another site's page may link here but not embed or fetch what is here");
+        err_set(e, "cross-site request: pages of other sites may link to this page, but not embed "
+                   "or fetch it");
         return false;
     }
     struct str name = without_port(q->host);
@@ -121,8 +123,8 @@ bool http_trusts_origin(const struct http_request *q, bool check_host, const cha
     if (is_same_host(name, "localhost") || is_same_host(name, host) || is_ipv4_address(name))
         return true;
     err_set(e,
-            "this server is for this machine only: the request's Host, %.*s, is neither "
-            "localhost nor an address",
+            "invalid Host %.*s; this server accepts requests from this machine only: use localhost "
+            "or an IP address",
             (int)(name.n < 100 ? name.n : 100), name.p);
     return false;
 }

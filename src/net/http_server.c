@@ -202,7 +202,7 @@ static void http_read_request(struct http_server *s, struct http_connection *c)
     enum http_progress progress = http_connection_read(c, process_now_ns());
     // Requests without a body are small.
     if (progress == HTTP_AGAIN && c->has_head && has_too_much_to_read(s)) {
-        http_answer_text(&c->answer, 503, "too many bodies arrive at once; try it later");
+        http_answer_text(&c->answer, 503, "too many request bodies at once; try again later");
         c->close = true;
         progress = HTTP_REFUSE;
     }
@@ -440,7 +440,7 @@ static int set_up_threads(struct http_server *s, struct err *e)
     s->shares_files = !s->handler.own_files || !own_thread_unshare_files(s->listener.fd);
     int wake[2];
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK))
-        return err_set(e, "no server: %s", strerror(errno));
+        return err_set(e, "cannot start the HTTP server: %s", strerror(errno));
     s->wake[0] = http_fd_take(wake[0]);
     s->wake[1] = http_fd_take(wake[1]);
     if (own_thread_start(&s->worker, run_worker, s, 0, "for the endpoints", e)) {
@@ -520,7 +520,7 @@ struct http_server *http_server_start(struct listener *listener, const struct ht
 {
     struct http_server *s = calloc(1, sizeof *s);
     if (!s) {
-        err_set(e, "no server: %s", strerror(errno));
+        err_set(e, "cannot start the HTTP server: %s", strerror(errno));
         return NULL;
     }
     s->listener = *listener;

@@ -43,7 +43,7 @@ static int open_unix(struct listener *l, const char *path, struct err *e)
     snprintf(l->address, sizeof l->address, "unix:%s", path);
     l->fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
     if (l->fd < 0)
-        return err_set(e, "%s: no socket: %s", l->address, strerror(errno));
+        return err_set(e, "%s: cannot create a socket: %s", l->address, strerror(errno));
     // Linux creates the file with the mode of the socket.
     fchmod(l->fd, 0600);
     int failed = bind(l->fd, (struct sockaddr *)&where, sizeof where);
@@ -88,7 +88,8 @@ static int split_listen_address(const char *address, char *host, size_t size, ui
         address++;
         n -= 2;
     } else if (n && memchr(address, ':', n)) {
-        return err_set(e, "%s: an IPv6 address goes into brackets, as in [::1]:%d", address, *port);
+        return err_set(e, "invalid address \"%s\"; write IPv6 addresses in brackets: [::1]:%d",
+                       address, *port);
     }
     if (n >= size)
         return err_set(e, "%s: the host's name is too long", address);
@@ -142,7 +143,7 @@ static int open_tcp(struct listener *l, const char *address, struct err *e)
     int yes = 1;
     l->fd = socket(a.ss_family, SOCKET_FLAGS, 0);
     if (l->fd < 0)
-        return err_set(e, "%s: no socket: %s", address, strerror(errno));
+        return err_set(e, "%s: cannot create a socket: %s", address, strerror(errno));
     setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (bind(l->fd, (struct sockaddr *)&a, n) || listen(l->fd, BACKLOG) ||
         getsockname(l->fd, (struct sockaddr *)&a, &n)) {

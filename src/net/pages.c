@@ -21,8 +21,8 @@ int pages_available(struct err *e)
 {
     if (find_asset(STR("app.js")))
         return 0;
-    return err_set(e, "this build has no web pages: it was made without npm; install npm (Debian "
-                      "package npm) and build again, or use `kiln flame -o out.html`");
+    return err_set(e, "this build has no web pages, because npm was missing; install npm and build "
+                      "again, or use `kiln flame -o out.html`");
 }
 
 const char pages_policy[] =
@@ -111,7 +111,7 @@ bool pages_file(struct str name, const struct http_request *q, struct http_answe
     return true;
 }
 
-static void put_html_text(struct out *out, const char *text)
+static void put_page_text(struct out *out, const char *text)
 {
     for (; *text; text++) {
         if (*text == '<')
@@ -142,7 +142,7 @@ void pages_write_document(struct out *out, const char *title, const char *base, 
                   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                   "<meta name=\"color-scheme\" content=\"light dark\">\n"
                   "<link rel=\"icon\" href=\"data:,\">\n<title>");
-    put_html_text(out, title);
+    put_page_text(out, title);
     out_text(out, "</title>\n");
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
         out_printf(out, "<link rel=\"stylesheet\" href=\"%s%s?v=%s\">\n", base, styles[i],

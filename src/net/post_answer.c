@@ -71,11 +71,11 @@ int post_parse_answer(struct str got, struct post_answer *answer, struct err *e)
     if (got.n == 0)
         return err_set(e, "the server closed the connection");
     if (!post_find_head(got, &head))
-        return err_set(e, "the answer is not HTTP, or was cut off");
+        return err_set(e, "the response is not HTTP, or was cut off");
     struct str line = str_from_to(got, head.begin, head.end);
     if (line.n < 16 || !str_starts(line, STR("HTTP/1.")) ||
         !str_to_u64(str_from_to(line, 9, 12), 10, &status) || status < 100)
-        return err_set(e, "the answer is not HTTP");
+        return err_set(e, "the response is not HTTP");
     answer->status = (int)status;
     answer->retry_after = head.retry_after;
     post_answer_text(answer, got.p + head.end, got.n - head.end);

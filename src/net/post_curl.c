@@ -65,7 +65,7 @@ int post_curl_load(struct err *e)
     LOAD(easy_strerror);
     LOAD(slist_append);
     if (lib.global_init(GLOBAL_DEFAULT))
-        return err_set(e, "libcurl does not start");
+        return err_set(e, "libcurl cannot be initialized");
     LOAD(slist_free_all);
     return 0;
 }
@@ -150,7 +150,7 @@ int post_curl(const struct post *post, uint64_t deadline, struct post_answer *an
     lib.slist_free_all(headers);
     lib.easy_cleanup(curl);
     if (result == ABORTED)
-        return err_set(e, "no answer in time");
+        return err_set(e, "timeout: no response");
     if (result)
         return err_set(e, "%s", *why ? why : lib.easy_strerror(result));
     answer->status = (int)status;

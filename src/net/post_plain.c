@@ -26,7 +26,7 @@ static int post_wait_for(const struct post_exchange *t, short events, struct err
         uint64_t left = post_time_left(t->post, t->deadline) / 1000000;
         struct pollfd polled = {.fd = t->fd, .events = events};
         if (left == 0)
-            return err_set(e, "no answer in time");
+            return err_set(e, "timeout: no response");
         int n = poll(&polled, 1, left < SLICE_MS ? (int)left : SLICE_MS);
         if (n > 0)
             return 0;
@@ -41,7 +41,7 @@ static int try_address(struct post_exchange *t, const struct addrinfo *a, struct
     socklen_t n = sizeof error;
     t->fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (t->fd < 0)
-        return err_set(e, "no socket: %s", strerror(errno));
+        return err_set(e, "cannot create a socket: %s", strerror(errno));
     if (connect(t->fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS)
         error = errno;
     else if (post_wait_for(t, POLLOUT, e) == 0)
@@ -81,7 +81,7 @@ static int post_send_all(const struct post_exchange *t, struct str s, struct err
             if (post_wait_for(t, POLLOUT, e))
                 return -1;
         } else
-            return err_set(e, "the connection broke: %s", strerror(errno));
+            return err_set(e, "connection lost: %s", strerror(errno));
     }
     return 0;
 }
@@ -129,7 +129,7 @@ static int post_read_answer(const struct post_exchange *t, struct post_answer *a
 {
     char *p = malloc(ANSWER_MAX);
     size_t n = 0;
-    int result = p ? post_receive(t, p, &n, e) : err_set(e, "no memory for an answer");
+    int result = p ? post_receive(t, p, &n, e) : err_set(e, "no memory for a response");
     if (result == 0)
         result = post_parse_answer((struct str){p, n}, answer, e);
     free(p);

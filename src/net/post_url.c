@@ -16,7 +16,7 @@ static bool is_port(struct str s)
 }
 
 // Whether s contains no space, no control character and none of others.
-static bool is_plain(struct str s, const char *others)
+static bool is_plain_url_byte(struct str s, const char *others)
 {
     for (size_t i = 0; i < s.n; i++)
         if ((unsigned char)s.p[i] <= ' ' || s.p[i] == 0x7f || strchr(others, s.p[i]))
@@ -57,7 +57,7 @@ int post_url_parse(struct post_url *url, const char *text, struct err *e)
     if (host.n && host.p[0] == '[') {
         size_t end = str_find(host, STR("]"), 0);
         if (end == SIZE_MAX)
-            return post_url_error("URL", "an address in brackets has no end", e);
+            return post_url_error("URL", "missing ] after an IPv6 address", e);
         port = str_from_to(host, end + 1, host.n);
         host = str_from_to(host, 1, end);
     } else {
@@ -67,16 +67,16 @@ int post_url_parse(struct post_url *url, const char *text, struct err *e)
             host = str_from_to(host, 0, colon);
         }
     }
-    if (host.n == 0 || host.n >= sizeof url->host || !is_plain(host, "[]"))
-        return post_url_error("URL", "it names no host", e);
+    if (host.n == 0 || host.n >= sizeof url->host || !is_plain_url_byte(host, "[]"))
+        return post_url_error("URL", "no host", e);
     if (port.n && (port.p[0] != ':' || !is_port(str_from_to(port, 1, port.n))))
-        return post_url_error("URL", "its port is not 1 to 65535", e);
+        return post_url_error("URL", "invalid port; expected 1 to 65535", e);
     while (rest.n && rest.p[rest.n - 1] == '/')
         rest.n--;
-    if (!is_plain(rest, "?#"))
-        return post_url_error("URL", "a query, fragment or space means nothing here", e);
+    if (!is_plain_url_byte(rest, "?#"))
+        return post_url_error("URL", "unexpected query, fragment or space", e);
     if (rest.n >= sizeof url->path)
-        return post_url_error("URL", "its path is too long", e);
+        return post_url_error("URL", "the path is too long", e);
     snprintf(url->host, sizeof url->host, "%.*s", (int)host.n, host.p);
     snprintf(url->path, sizeof url->path, "%.*s", (int)rest.n, rest.p);
     if (port.n)

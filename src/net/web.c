@@ -492,13 +492,13 @@ struct web_server *web_start(struct listener *listener, const struct web_options
     sem_init(&s->wake, 0, 0);
     s->hangups = epoll_create1(EPOLL_CLOEXEC);
     if (s->hangups < 0) {
-        err_set(e, "%s: no descriptor for the HTTP server: %s", listener->address, strerror(errno));
+        err_set(e, "%s: cannot create a descriptor for the HTTP server: %s", listener->address,
+                strerror(errno));
     } else if (web_start_threads(s)) {
-        err_set(e, "no threads for the HTTP server");
+        err_set(e, "cannot start the threads of the HTTP server");
     } else if (!(s->daemon = start_daemon(s))) {
-        err_set(e, "%s: the HTTP server does not start%s", listener->address,
-                s->o.tls_certificate ? "; is the certificate valid and its key the right one?"
-                                     : "");
+        err_set(e, "%s: cannot start the HTTP server%s", listener->address,
+                s->o.tls_certificate ? "; check the certificate and its key" : "");
     } else {
         return s;
     }

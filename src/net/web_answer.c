@@ -106,8 +106,8 @@ void web_answer_make(struct web_request *r)
     struct web_exchange *x = &r->x;
     if (x->body_out.error)
         web_answer_refusal(r, x->body_out.error == ENOMEM ? 429 : 500, "resource_exhausted",
-                           "the answer does not fit the server's memory; ask for less: a shorter "
-                           "time range, a narrower selector or fewer nodes");
+                           "the response is too large; use a shorter time range, a narrower "
+                           "selector or fewer nodes");
     if (x->may_gzip && x->body_out.n >= GZIP_LEAST)
         compress_answer(x);
     size_t n = x->body_out.n;

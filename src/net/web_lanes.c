@@ -76,7 +76,7 @@ static void empty_inbox(struct web_lane_queue *lane, enum web_lane which)
 }
 
 // Takes the next request whose owner may use one more worker.
-static struct web_request *dequeue_request(struct web_lane_queue *lane, enum web_lane which)
+static struct web_request *dequeue_lane_request(struct web_lane_queue *lane, enum web_lane which)
 {
     unsigned most = lane->most_workers - lane->most_workers / 4;
     for (struct web_owner **at = &lane->first; *at; at = &(*at)->turns[which].next) {
@@ -180,7 +180,7 @@ static struct web_request *next_request(struct web_worker *w, bool *ends, bool w
     struct web_lane_queue *lane = &s->lanes[w->lane];
     pthread_mutex_lock(&lane->lock);
     empty_inbox(lane, w->lane);
-    struct web_request *r = dequeue_request(lane, w->lane);
+    struct web_request *r = dequeue_lane_request(lane, w->lane);
     *ends = !r && (s->ending || (waited && lane->n_workers > lane->least_workers));
     lane->n_workers -= *ends;
     pthread_mutex_unlock(&lane->lock);

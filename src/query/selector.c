@@ -37,7 +37,7 @@ static int selector_error(struct parser *p, const char *expected)
     char found[32] = "the end";
     if (p->at < p->text.n)
         snprintf(found, sizeof found, "'%c'", p->text.p[p->at]);
-    err_set(p->e, "selector %.*s: %s is expected at byte %zu, but there is %s",
+    err_set(p->e, "selector %.*s: expected %s at byte %zu, found %s",
             (int)(p->text.n < 200 ? p->text.n : 200), p->text.p, expected, p->at + 1, found);
     return STORE_BAD_INPUT;
 }
@@ -230,7 +230,7 @@ static int parse_selector(struct parser *p, struct query_selector *s)
     struct str name = plain_name(p, ':');
     if (is_reserved(name)) {
         p->at -= name.n;
-        return selector_error(p, "a name that is no word of PromQL's, or '{',");
+        return selector_error(p, "a name other than PromQL's keywords, or '{',");
     }
     skip_selector_space(p);
     bool braces = next_is(p, "{");

@@ -163,8 +163,7 @@ static bool choose_flame_types(struct flame_stacks *stacks, struct arena *arena,
 {
     const struct model_profile *p = stacks->sides[0].p, *base = options->base;
     if (options->type >= p->n_types) {
-        err_set(e, "the profile has %u sample types, there is no number %u", p->n_types,
-                options->type);
+        err_set(e, "unknown sample type %u; the profile has %u", options->type, p->n_types);
         return false;
     }
     for (uint32_t s = 0; s < stacks->n_sides; s++)

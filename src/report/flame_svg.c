@@ -199,7 +199,7 @@ static void write_head(struct canvas *c)
         if (f->normalize)
             out_text(out, ", left scaled to the total of the right");
     }
-    out_printf(out, " \xc2\xb7 %u frames%s</text>\n", f->n_nodes - 1,
+    out_printf(out, " \xc2\xb7 %u frame%s%s</text>\n", f->n_nodes - 1, str_plural(f->n_nodes - 1),
                f->reverse ? ", from the leaves to their callers" : "");
 }
 

@@ -107,8 +107,8 @@ static double log2_like_go(double x)
     return log(fraction) * (1 / 0.693147180559945309417232121458176568) + exponent;
 }
 
-static double entropy(const struct graph *g, const uint32_t *first, const uint32_t *list,
-                      uint32_t node, int64_t self)
+static double tag_entropy(const struct graph *g, const uint32_t *first, const uint32_t *list,
+                          uint32_t node, int64_t self)
 {
     int64_t total = self;
     double score = 0;
@@ -133,11 +133,12 @@ static int64_t entropy_score(const struct graph *g, uint32_t node)
 {
     const struct node *n = &g->nodes[node];
     double score = 0;
-    score +=
-        g->in_first[node] == g->in_first[node + 1] ? 1 : entropy(g, g->in_first, g->in, node, 0);
+    score += g->in_first[node] == g->in_first[node + 1]
+                 ? 1
+                 : tag_entropy(g, g->in_first, g->in, node, 0);
     score += g->out_first[node] == g->out_first[node + 1]
                  ? 1
-                 : entropy(g, g->out_first, g->out, node, n->flat);
+                 : tag_entropy(g, g->out_first, g->out, node, n->flat);
     return units_add(units_truncate(score * (double)n->cum), n->flat);
 }
 

@@ -254,7 +254,7 @@ static struct object *sample_object(struct gather *g, const struct sampled *s)
     return mapping == MODEL_NONE ? NULL : object_open(g->r, mapping);
 }
 
-static void add_code_range(struct gather *g, size_t first, size_t n)
+static void add_listed_range(struct gather *g, size_t first, size_t n)
 {
     struct sampled **s = g->wanted + first;
     struct range range = {.object = sample_object(g, s[0]), .first = first, .n = n};
@@ -289,7 +289,7 @@ static void split_into_ranges(struct gather *g)
             if (g->wanted[end]->addr > g->wanted[end - 1]->addr + 2 * AROUND ||
                 g->wanted[end]->addr >= limit)
                 break;
-        add_code_range(g, i, end - i);
+        add_listed_range(g, i, end - i);
     }
 }
 
@@ -358,7 +358,7 @@ static void add_instructions(struct gather *g, const struct range *range,
     }
 }
 
-static void disassemble(struct gather *g)
+static void disassemble_range(struct gather *g)
 {
     struct report *r = g->r;
     if (g->n_ranges > 1)
@@ -436,7 +436,7 @@ void weblist_gather(struct weblist *w)
         struct str pattern = model_regex_pattern(r->o.symbol);
         arena_fail(r->arena, "no matches found for regexp: %.*s", (int)pattern.n, pattern.p);
     }
-    disassemble(&g);
+    disassemble_range(&g);
     assign_samples(&g);
     for (size_t i = 0; i < w->n_files; i++)
         qsort(w->files[i].entries, w->files[i].n, sizeof *w->files[i].entries, compare_entry_lines);

@@ -19,7 +19,7 @@ struct part {
     int64_t begin, end, flat, cum;
 };
 
-static void put_html_text(struct out *out, struct str s)
+static void put_weblist_text(struct out *out, struct str s)
 {
     while (s.n) {
         const char *tab = memchr(s.p, '\t', s.n);
@@ -32,7 +32,7 @@ static void put_html_text(struct out *out, struct str s)
 }
 
 // The column of the first character of a line.
-static size_t indentation(struct str line)
+static size_t line_indentation(struct str line)
 {
     size_t column = 0;
     for (size_t i = 0; i < line.n && (line.p[i] == ' ' || line.p[i] == '\t'); i++)
@@ -72,7 +72,7 @@ static void put_weblist_values(const struct weblist *w, struct out *out, int64_t
 static void put_weblist_place(const struct weblist *w, struct out *out, uint32_t file, int64_t line)
 {
     out_text(out, " <b>");
-    put_html_text(out, path_base(model_str(w->r->p, file)));
+    put_weblist_text(out, path_base(model_str(w->r->p, file)));
     out_printf(out, ":%lld</b>", (long long)line);
 }
 
@@ -154,13 +154,13 @@ static void put_line(const struct weblist *w, struct out *out, int64_t number, s
     out_printf(out, "><b> %6lld</b>   ", (long long)number);
     put_weblist_values(w, out, flat, cum);
     out_spaces(out, 10);
-    put_html_text(out, line);
+    put_weblist_text(out, line);
     if (!opens) {
         out_text(out, "</div>\n");
         return;
     }
     out_text(out, "</summary>\n");
-    put_line_instructions(w, out, entries, n, indentation(line));
+    put_line_instructions(w, out, entries, n, line_indentation(line));
     out_text(out, "</details>\n");
 }
 
@@ -169,9 +169,9 @@ static void put_weblist_part(const struct weblist *w, struct out *out,
 {
     struct str name = model_str(w->r->p, file->name), line;
     out_text(out, "<h2>");
-    put_html_text(out, part->name);
+    put_weblist_text(out, part->name);
     out_text(out, "</h2>\n<p class=file>");
-    put_html_text(out, name);
+    put_weblist_text(out, name);
     out_text(out, "</p>\n<section>\n<div>  Total:  ");
     report_put_sums(w->r, out, part->flat, part->cum);
     out_text(out, "</div>\n");
@@ -255,9 +255,9 @@ static void put_weblist_head(const struct weblist *w, struct out *out)
                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
                   "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n"
                   "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
-    put_html_text(out, r->o.title.n ? r->o.title : STR("unknown"));
+    put_weblist_text(out, r->o.title.n ? r->o.title : STR("unknown"));
     out_char(out, ' ');
-    put_html_text(out, r->o.type_name);
+    put_weblist_text(out, r->o.type_name);
     out_text(out, "</title>\n<style>\n:root {");
     out_text(out, weblist_theme_css);
     out_text(out, "}\n@media (prefers-color-scheme: dark) { :root {");
@@ -268,7 +268,7 @@ static void put_weblist_head(const struct weblist *w, struct out *out)
     struct str rest = report_profile_labels(r), line;
     while (str_next_line(&rest, &line)) {
         out_text(out, "<p>");
-        put_html_text(out, line);
+        put_weblist_text(out, line);
         out_text(out, "</p>\n");
     }
     out_text(out, "<p>Total: ");

@@ -20,7 +20,7 @@ static const int64_t SECOND = 1000000000, MILLISECOND = 1000000;
 
 // --- texts ---
 
-static const char *time_text(int64_t time, struct arena *arena)
+static const char *alert_time_text(int64_t time, struct arena *arena)
 {
     time_t seconds = (time_t)(time / SECOND);
     struct tm utc;
@@ -30,7 +30,7 @@ static const char *time_text(int64_t time, struct arena *arena)
 }
 
 // Not longer than a label may be, and not cut inside a character.
-static struct str cut(struct str text, struct arena *arena)
+static struct str cut_alert_text(struct str text, struct arena *arena)
 {
     size_t n = LABEL_MAX;
     if (text.n <= LABEL_MAX)
@@ -108,9 +108,9 @@ static struct str versions_text(const struct changes_versions *v, struct arena *
 {
     struct out out;
     out_init_arena(&out, arena);
-    put_str(&out, "", cut(v->label, arena), ": ");
-    put_str(&out, "", cut(v->before, arena), " -> ");
-    put_str(&out, "", cut(v->after, arena), "");
+    put_str(&out, "", cut_alert_text(v->label, arena), ": ");
+    put_str(&out, "", cut_alert_text(v->before, arena), " -> ");
+    put_str(&out, "", cut_alert_text(v->after, arena), "");
     return out_result(&out);
 }
 
@@ -122,15 +122,15 @@ static struct str versions_description(const struct changes_entry *entry, struct
     struct changes_units u = changes_api_units(entry, arena);
     struct out out;
     out_init_arena(&out, arena);
-    put_str(&out, "", cut(c->function, arena), " takes ");
+    put_str(&out, "", cut_alert_text(c->function, arena), " takes ");
     put_str(&out, "", amount_text(c->after / u.value_per, u.value, false, arena), "");
-    put_str(&out, " in ", cut(v->label, arena), "=");
-    put_str(&out, "", cut(v->after, arena), " and ");
+    put_str(&out, " in ", cut_alert_text(v->label, arena), "=");
+    put_str(&out, "", cut_alert_text(v->after, arena), " and ");
     put_str(&out, "", amount_text(c->before / u.value_per, u.value, false, arena), "");
-    put_str(&out, " in ", cut(v->before, arena), " at the same time (");
-    put_str(&out, "", cut(entry->type, arena), ", ");
-    out_printf(&out, "%s to ", time_text(c->sides[1].start, arena));
-    out_printf(&out, "%s; ", time_text(c->sides[1].end, arena));
+    put_str(&out, " in ", cut_alert_text(v->before, arena), " at the same time (");
+    put_str(&out, "", cut_alert_text(entry->type, arena), ", ");
+    out_printf(&out, "%s to ", alert_time_text(c->sides[1].start, arena));
+    out_printf(&out, "%s; ", alert_time_text(c->sides[1].end, arena));
     out_printf(&out,
                "%.0f %% of the profiles were of the new version). The cost is that of the whole "
                "service with the new version.",
@@ -138,28 +138,28 @@ static struct str versions_description(const struct changes_entry *entry, struct
     return out_result(&out);
 }
 
-static struct str description(const struct changes_entry *entry, struct arena *arena)
+static struct str alert_description(const struct changes_entry *entry, struct arena *arena)
 {
     const struct stats_entry *c = &entry->entry;
     struct changes_units u = changes_api_units(entry, arena);
     struct out out;
     out_init_arena(&out, arena);
-    out_printf(&out, "Since %s (95 %% interval: %s", time_text(c->time, arena),
-               time_text(c->low, arena));
-    out_printf(&out, " to %s) ", time_text(c->high, arena));
-    put_str(&out, "", c->function.n ? cut(c->function, arena) : STR("the whole service"),
+    out_printf(&out, "Since %s (95 %% interval: %s", alert_time_text(c->time, arena),
+               alert_time_text(c->low, arena));
+    out_printf(&out, " to %s) ", alert_time_text(c->high, arena));
+    put_str(&out, "", c->function.n ? cut_alert_text(c->function, arena) : STR("the whole service"),
             " takes ");
     put_str(&out, "", amount_text(c->after / u.value_per, u.value, false, arena), " instead of ");
     put_str(&out, "", amount_text(c->before / u.value_per, u.value, false, arena), " (");
-    put_str(&out, "", cut(entry->type, arena), ").");
+    put_str(&out, "", cut_alert_text(entry->type, arena), ").");
     if (c->marker)
-        put_str(&out, " Deploy: ", cut(c->marker->text, arena), ".");
+        put_str(&out, " Deploy: ", cut_alert_text(c->marker->text, arena), ".");
     return out_result(&out);
 }
 
 // --- labels ---
 
-static int by_name(const void *a, const void *b)
+static int compare_alert_labels(const void *a, const void *b)
 {
     return str_cmp(((const struct store_label *)a)->name, ((const struct store_label *)b)->name);
 }
@@ -177,10 +177,10 @@ static struct store_label *labels_of(const struct alert_sender *s,
         {STR("alertname"), STR("KilnChange")},
         {STR("change_id"), str_from(arena_printf(arena, "%" PRId64, entry->id))},
         {STR("direction"), c->cost < 0 ? STR("decrease") : STR("increase")},
-        {STR("function"), cut(c->function, arena)},
+        {STR("function"), cut_alert_text(c->function, arena)},
         {STR("measured"), str_from(measured[c->measured % 3])},
-        {STR("profile_type"), cut(entry->type, arena)},
-        {STR("service_name"), cut(entry->service, arena)},
+        {STR("profile_type"), cut_alert_text(entry->type, arena)},
+        {STR("service_name"), cut_alert_text(entry->service, arena)},
         {STR("tenant"), s->tenant},
     };
     *n = 0;
@@ -195,12 +195,12 @@ static struct store_label *labels_of(const struct alert_sender *s,
     if (!has_severity)
         labels[(*n)++] =
             (struct store_label){STR("severity"), c->cost < 0 ? STR("info") : STR("warning")};
-    qsort(labels, *n, sizeof *labels, by_name);
+    qsort(labels, *n, sizeof *labels, compare_alert_labels);
     return labels;
 }
 
-static void write_labels(struct out *out, const char *key, const struct store_label *labels,
-                         size_t n)
+static void write_alert_labels(struct out *out, const char *key, const struct store_label *labels,
+                               size_t n)
 {
     out_printf(out, "\"%s\":{", key);
     for (size_t i = 0; i < n; i++) {
@@ -218,21 +218,22 @@ void alert_describe(const struct alert_sender *s, struct changes_alert *alert, s
     const struct stats_entry *c = &entry->entry;
     struct changes_units u = changes_api_units(entry, arena);
     struct str cost = amount_text(c->cost / u.cost_per, u.cost, true, arena);
-    struct str what = c->function.n ? cut(c->function, arena) : STR("the whole service");
+    struct str what = c->function.n ? cut_alert_text(c->function, arena) : STR("the whole service");
     struct out out, summary;
     size_t n;
     struct store_label *labels = labels_of(s, entry, arena, &n);
     out_init_arena(&out, arena);
     out_init_arena(&summary, arena);
-    put_str(&summary, "", cut(entry->service, arena), ": ");
+    put_str(&summary, "", cut_alert_text(entry->service, arena), ": ");
     put_str(&summary, "", what, " costs ");
     put_str(&summary, "", cost, "");
     bool of_versions = entry->versions.label.n > 0;
     if (of_versions) {
-        put_str(&summary, " if all of it has ", cut(entry->versions.label, arena), "=");
-        put_str(&summary, "", cut(entry->versions.after, arena), "");
+        put_str(&summary, " if all of it has ", cut_alert_text(entry->versions.label, arena), "=");
+        put_str(&summary, "", cut_alert_text(entry->versions.after, arena), "");
     }
-    struct str text = of_versions ? versions_description(entry, arena) : description(entry, arena);
+    struct str text =
+        of_versions ? versions_description(entry, arena) : alert_description(entry, arena);
     struct store_label annotations[6] = {{STR("changes_url"), changes_url(s, entry, arena)},
                                          {STR("cost"), cost},
                                          {STR("description"), text},
@@ -243,14 +244,15 @@ void alert_describe(const struct alert_sender *s, struct changes_alert *alert, s
             (struct store_label){STR("versions"), versions_text(&entry->versions, arena)};
     if (c->marker)
         annotations[n_annotations++] =
-            (struct store_label){STR("deploy"), cut(c->marker->text, arena)};
+            (struct store_label){STR("deploy"), cut_alert_text(c->marker->text, arena)};
     // After the clock went back, the future is refused.
     alert->starts = c->time < s->now ? c->time : s->now;
     out_char(&out, '{');
-    write_labels(&out, "labels", labels, n);
+    write_alert_labels(&out, "labels", labels, n);
     out_char(&out, ',');
-    write_labels(&out, "annotations", annotations, n_annotations);
-    out_printf(&out, ",\"startsAt\":\"%s\",\"generatorURL\":", time_text(alert->starts, arena));
+    write_alert_labels(&out, "annotations", annotations, n_annotations);
+    out_printf(&out,
+               ",\"startsAt\":\"%s\",\"generatorURL\":", alert_time_text(alert->starts, arena));
     json_write_string(&out, diff_url(s, entry, arena));
     out_char(&out, '}');
     alert->text = out_result(&out);
@@ -258,28 +260,28 @@ void alert_describe(const struct alert_sender *s, struct changes_alert *alert, s
 
 // --- bodies ---
 
-static int read_texts(const struct changes_alert *alerts, size_t n, struct arena *arena,
-                      struct json **roots, struct err *e)
+static int read_alert_texts(const struct changes_alert *alerts, size_t n, struct arena *arena,
+                            struct json **roots, struct err *e)
 {
     *roots = arena_array(arena, n + 1, sizeof **roots);
     for (size_t i = 0; i < n; i++)
         if (json_parse(arena, alerts[i].text, &(*roots)[i], e) ||
             json_kind(json_get((*roots)[i], "labels")) != JSON_OBJECT) {
-            err_prefix(e,
-                       "the alert of change %" PRId64 " that was kept is damaged: ", alerts[i].id);
+            err_prefix(
+                e, "the alert of change %" PRId64 " in the database is damaged: ", alerts[i].id);
             return STORE_CORRUPT;
         }
     return 0;
 }
 
 // Its members, without the brace that ends it.
-static struct str inside(struct str object)
+static struct str is_inside_alert(struct str object)
 {
     return str_from_to(object, 1, object.n - 1);
 }
 
 // It may not end before it began, whatever the clock says.
-static int64_t end_of(const struct alert_sender *s, const struct changes_alert *alert)
+static int64_t alert_end(const struct alert_sender *s, const struct changes_alert *alert)
 {
     return s->now > alert->starts ? s->now : alert->starts;
 }
@@ -289,22 +291,22 @@ int alert_write_list(const struct alert_sender *s, const struct changes_alert *a
 {
     struct json *roots;
     struct out out;
-    int code = read_texts(alerts, n, arena, &roots, e);
+    int code = read_alert_texts(alerts, n, arena, &roots, e);
     if (code)
         return code;
     out_init_arena(&out, arena);
     for (size_t i = 0; i < n; i++) {
-        int64_t end = end_of(s, &alerts[i]);
+        int64_t end = alert_end(s, &alerts[i]);
         end += alerts[i].open ? RESENDS * s->receiver->interval : 0;
-        put_str(&out, i ? ",{" : "[{", inside(json_text(roots[i])), "");
-        out_printf(&out, ",\"endsAt\":\"%s\"}", time_text(end, arena));
+        put_str(&out, i ? ",{" : "[{", is_inside_alert(json_text(roots[i])), "");
+        out_printf(&out, ",\"endsAt\":\"%s\"}", alert_time_text(end, arena));
     }
     out_char(&out, ']');
     *body = out_result(&out);
     return 0;
 }
 
-static uint64_t fnv(uint64_t hash, struct str text)
+static uint64_t fnv_hash(uint64_t hash, struct str text)
 {
     for (size_t i = 0; i < text.n; i++)
         hash = (hash ^ (unsigned char)text.p[i]) * 1099511628211u;
@@ -312,11 +314,11 @@ static uint64_t fnv(uint64_t hash, struct str text)
 }
 
 // As Prometheus' model.LabelSet has it: labels are in the order of their names.
-static uint64_t fingerprint(struct json labels, struct arena *arena)
+static uint64_t alert_fingerprint(struct json labels, struct arena *arena)
 {
     uint64_t hash = 14695981039346656037u;
     for (struct json_each i = json_each(labels); json_next(&i);)
-        hash = fnv(fnv(hash, json_key(&i, arena)), json_string(i.value, arena));
+        hash = fnv_hash(fnv_hash(hash, json_key(&i, arena)), json_string(i.value, arena));
     return hash;
 }
 
@@ -348,23 +350,25 @@ static void write_common(struct out *out, const char *key, const char *member,
 static void write_grouped(const struct alert_sender *s, struct out *out,
                           const struct changes_alert *alert, struct json root, struct arena *arena)
 {
-    const char *end = alert->open ? "0001-01-01T00:00:00Z" : time_text(end_of(s, alert), arena);
+    const char *end =
+        alert->open ? "0001-01-01T00:00:00Z" : alert_time_text(alert_end(s, alert), arena);
     put_str(out, alert->open ? "{\"status\":\"firing\"," : "{\"status\":\"resolved\",",
-            inside(json_text(root)), "");
+            is_inside_alert(json_text(root)), "");
     out_printf(out, ",\"endsAt\":\"%s\",\"fingerprint\":\"%016" PRIx64 "\"}", end,
-               fingerprint(json_get(root, "labels"), arena));
+               alert_fingerprint(json_get(root, "labels"), arena));
 }
 
 int alert_write_group(const struct alert_sender *s, const struct changes_alert *alerts, size_t n,
                       size_t left_out, struct arena *arena, struct str *body, struct err *e)
 {
-    const struct store_label group[] = {{STR("alertname"), STR("KilnChange")},
-                                        {STR("service_name"), cut(alerts[0].service, arena)},
-                                        {STR("tenant"), s->tenant}};
+    const struct store_label group[] = {
+        {STR("alertname"), STR("KilnChange")},
+        {STR("service_name"), cut_alert_text(alerts[0].service, arena)},
+        {STR("tenant"), s->tenant}};
     struct json *roots;
     struct out out, key;
     bool firing = left_out > 0;
-    int code = read_texts(alerts, n, arena, &roots, e);
+    int code = read_alert_texts(alerts, n, arena, &roots, e);
     if (code)
         return code;
     for (size_t i = 0; i < n; i++)
@@ -383,7 +387,7 @@ int alert_write_group(const struct alert_sender *s, const struct changes_alert *
                firing ? "firing" : "resolved");
     json_write_string(&out, s->receiver->name);
     out_char(&out, ',');
-    write_labels(&out, "groupLabels", group, sizeof group / sizeof *group);
+    write_alert_labels(&out, "groupLabels", group, sizeof group / sizeof *group);
     write_common(&out, "commonLabels", "labels", roots, n, arena);
     write_common(&out, "commonAnnotations", "annotations", roots, n, arena);
     out_text(&out, ",\"externalURL\":");

@@ -23,7 +23,7 @@ static const char *shown_url(const struct receiver *r, char text[300])
     return text;
 }
 
-static void warn(struct receiver *r, const char *message, const char *why)
+static void warn_of_receiver(struct receiver *r, const char *message, const char *why)
 {
     int64_t now = budget_now();
     char url[300];
@@ -48,7 +48,7 @@ static void batch_failed(struct receiver *r, int64_t retry_after, const char *wh
 {
     r->failing = true;
     r->due = budget_now() + (int64_t)retry_refused(&r->retry, retry_after) * 1000000;
-    warn(r, "alerts cannot be delivered: trying again", why);
+    warn_of_receiver(r, "cannot deliver alerts; will be retried", why);
     alerts_count(r->alerts, 0, r->n_batch);
 }
 
@@ -63,7 +63,8 @@ static void batch_taken(struct receiver *r)
                    r->config->name.p, "url", shown_url(r, url), NULL);
     r->failing = r->warned = false;
     if (changes_alerts_told(r->outbox, str_from(r->id), r->batch, r->n_batch, &e))
-        warn(r, "what was delivered cannot be kept and will be sent again", e.message);
+        warn_of_receiver(r, "cannot store which alerts were delivered; they will be sent again",
+                         e.message);
     alerts_count(r->alerts, r->n_batch, 0);
 }
 
@@ -82,8 +83,8 @@ static void took_answer(void *context, struct net_answer *answer)
 
 // --- a request ---
 
-static int sign(const struct receiver *r, struct str body, char header[ALERT_SIGNATURE_MAX],
-                struct err *e)
+static int write_alert_signature(const struct receiver *r, struct str body,
+                                 char header[ALERT_SIGNATURE_MAX], struct err *e)
 {
     struct str secret = r->config->secret;
     char text[4096];
@@ -92,7 +93,7 @@ static int sign(const struct receiver *r, struct str body, char header[ALERT_SIG
             return -1;
         secret = str_from(text);
         if (!secret.n)
-            return err_set(e, "%s: the file with the secret is empty", r->config->secret_file.p);
+            return err_set(e, "the secret file %s is empty", r->config->secret_file.p);
     }
     if (secret.n)
         alert_sign(secret, server_now() / SECOND, body, header);
@@ -112,7 +113,7 @@ static int send_body(struct receiver *r, struct str body, struct err *e)
         // Without Expect, libcurl does not wait for 100 Continue.
         .headers = {"Content-Type: application/json", "Expect:"},
     };
-    if (sign(r, body, signature, e))
+    if (write_alert_signature(r, body, signature, e))
         return -1;
     if (*signature)
         out.headers[2] = signature;
@@ -289,7 +290,7 @@ void alert_round_go_on(struct receiver *r)
 {
     struct err e = {""};
     if (!r->arena && begin_round(r, &e)) {
-        warn(r, "changes cannot be listed", e.message);
+        warn_of_receiver(r, "cannot list changes", e.message);
         end_round(r);
         r->due = budget_now() + r->config->interval;
         return;

@@ -81,8 +81,7 @@ static void make_receivers(struct alerts *a, struct server_config *config)
     a->client = net_client_new(&e);
     a->receivers = a->client ? calloc(config->n_alerts, sizeof *a->receivers) : NULL;
     if (!a->receivers) {
-        server_log("error", "no alerts will be sent", "component", "alerts", "error", e.message,
-                   NULL);
+        server_log("error", "alerts are off", "component", "alerts", "error", e.message, NULL);
         return;
     }
     a->n_receivers = config->n_alerts;
@@ -91,7 +90,7 @@ static void make_receivers(struct alerts *a, struct server_config *config)
 }
 
 // Returns how long nothing is due, in ms.
-static int do_what_is_due(struct alerts *a)
+static int send_due_alerts(struct alerts *a)
 {
     int64_t now = budget_now(), first = now + IDLE_MS * INT64_C(1000000);
     for (size_t i = 0; i < a->n_receivers; i++) {
@@ -139,7 +138,7 @@ static void *send_alerts(void *context)
             alerts_count(a, 0, 0);
         if (woken)
             wake_receivers(a);
-        int wait = do_what_is_due(a);
+        int wait = send_due_alerts(a);
         if (a->client)
             net_client_wait(a->client, wait);
         pthread_mutex_lock(&w->lock);
@@ -188,7 +187,7 @@ struct alerts *alerts_new(struct server *s)
                                 .interrupt = wake_client,
                                 .context = a,
                                 .component = "alerts",
-                                .failure = "no alerts will be sent"};
+                                .failure = "alerts are off"};
     worker_init(&a->worker);
     return a;
 }

@@ -91,7 +91,7 @@ static void add_annotation(struct call *c)
 
 // --- listing ---
 
-static void write_annotation(struct out *out, const struct changes_annotation *a)
+static void write_annotation_json(struct out *out, const struct changes_annotation *a)
 {
     out_printf(out, "{\"id\":%lld,\"time\":%lld,\"timeEnd\":%lld,\"text\":", (long long)a->id,
                (long long)(a->time / MILLISECOND), (long long)(a->end / MILLISECOND));
@@ -109,7 +109,7 @@ static void write_annotation(struct out *out, const struct changes_annotation *a
     out_char(out, '}');
 }
 
-static int read_limit(struct call *c, size_t *limit)
+static int read_annotation_limit(struct call *c, size_t *limit)
 {
     struct str text = call_parameter(c, "limit");
     int64_t number = LIMIT;
@@ -138,7 +138,7 @@ static void list_annotations(struct call *c)
                   CHANGES_TAGS);
         return;
     }
-    if (read_limit(c, &filter.limit))
+    if (read_annotation_limit(c, &filter.limit))
         return;
     int result =
         changes_annotations(c->server->changes, c->tenant, &filter, c->arena, &list, &n, &e);
@@ -151,7 +151,7 @@ static void list_annotations(struct call *c)
     out_char(out, '[');
     for (size_t i = 0; i < n; i++) {
         out_text(out, i ? "," : "");
-        write_annotation(out, &list[i]);
+        write_annotation_json(out, &list[i]);
     }
     out_text(out, "]\n");
     call_finish(c);
@@ -175,7 +175,7 @@ void changes_api_deploys(struct call *c)
     struct err e = {""};
     size_t n;
     if (api_time(c, "from", 0, &filter.from) || api_time(c, "to", INT64_MAX, &filter.until) ||
-        read_limit(c, &filter.limit))
+        read_annotation_limit(c, &filter.limit))
         return;
     int result = changes_markers(c->server->changes, c->tenant, &filter, c->arena, &list, &n, &e);
     if (result) {

@@ -71,8 +71,9 @@ static int choose_tenant(struct call *c, const struct server_access *access)
             return -1;
         }
         if (!limits_is_tenant(asked)) {
-            call_fail(c, CALL_UNAUTHENTICATED, 0,
-                      "X-Scope-OrgID: 1 to 150 of letters, digits and !._*'()- are a tenant");
+            call_fail(
+                c, CALL_UNAUTHENTICATED, 0,
+                "invalid tenant in X-Scope-OrgID; expected 1 to 150 letters, digits and !._*'()-");
             return -1;
         }
         name = asked;

@@ -64,7 +64,7 @@ void call_finish(struct call *c)
     struct out *out = &c->x->body_out;
     if (out->error == ECANCELED) {
         out->error = 0;
-        call_fail_budget(c, "writing the answer to");
+        call_fail_budget(c, "writing the response to");
         return;
     }
     write_warnings(c);
@@ -113,11 +113,11 @@ void call_fail_budget(struct call *c, const char *what)
     struct err e;
     budget_explain(&c->x->budget, &e);
     if (c->x->budget.failed == BUDGET_NO_MEMORY)
-        call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "%s: %s; send or ask for less, or try again later",
+        call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "%s: %s; send or request less, or try again later",
                   what, e.message);
     else
         call_fail(c, CALL_DEADLINE_EXCEEDED, 0,
-                  "%s %.*s: %s after %.1f s (limits.query_time); ask for a shorter time range, a "
+                  "%s %.*s: %s after %.1f s (limits.query_time); use a shorter time range, a "
                   "narrower selector or fewer nodes",
                   what, c->x->path.n < 80 ? (int)c->x->path.n : 80, c->x->path.p, e.message,
                   (double)(budget_now() - c->x->began) / 1e9);
@@ -181,8 +181,7 @@ int call_body(struct call *c, struct str *body)
     if (!encoding.n || (encoding.n == 8 && strncasecmp(encoding.p, "identity", 8) == 0))
         return 0;
     if (encoding.n != 4 || strncasecmp(encoding.p, "gzip", 4) != 0) {
-        call_fail(c, CALL_UNIMPLEMENTED, 0,
-                  "unknown compression \"%.*s\": supported encodings are gzip",
+        call_fail(c, CALL_UNIMPLEMENTED, 0, "unsupported Content-Encoding \"%.*s\"; expected gzip",
                   (int)(encoding.n < 64 ? encoding.n : 64), encoding.p);
         return -1;
     }
@@ -190,8 +189,7 @@ int call_body(struct call *c, struct str *body)
         return 0;
     struct err e;
     if (!compress_is_gzip((const uint8_t *)body->p, body->n)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0,
-                  "the body is not gzip, though Content-Encoding says so");
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "the body is not gzip; Content-Encoding is gzip");
         return -1;
     }
     struct compress_bytes bytes = {.budget = arena_budget(c->arena)};
@@ -236,7 +234,7 @@ static bool next_parameter(struct str *rest, struct str *name, struct str *value
     return false;
 }
 
-static struct str unescape(const struct call *c, struct str s)
+static struct str unescape_parameter(const struct call *c, struct str s)
 {
     char *text = arena_alloc(c->arena, s.n + 1);
     ptrdiff_t n = http_unescape(s, true, text, s.n + 1);
@@ -249,10 +247,10 @@ size_t call_parameters(const struct call *c, const char *name, struct str **valu
     size_t n = 0, cap = 0;
     *values = NULL;
     while (next_parameter(&rest, &key, &value)) {
-        key = unescape(c, key);
+        key = unescape_parameter(c, key);
         if (!key.p || !str_eq(key, str_from(name)))
             continue;
-        value = unescape(c, value);
+        value = unescape_parameter(c, value);
         if (!value.p)
             continue;
         *values = arena_push(c->arena, *values, n, &cap, sizeof **values);

@@ -23,7 +23,7 @@ struct care {
     size_t noted;
 };
 
-static void note(void *ctx, const char *text)
+static void print_care_note(void *ctx, const char *text)
 {
     struct care *c = ctx;
     c->noted++;
@@ -37,8 +37,10 @@ static int open_care(struct care *c, const struct server_options *options, struc
         return -1;
     c->data = options->data ? options->data : c->config->data;
     c->place = options->store ? options->store : c->config->place;
-    struct store_options look = {
-        .memory = c->config->store.memory, .look_only = true, .note = note, .note_ctx = c};
+    struct store_options look = {.memory = c->config->store.memory,
+                                 .look_only = true,
+                                 .note = print_care_note,
+                                 .note_ctx = c};
     struct debuginfo_options debuginfo = {.data = c->data};
     char path[4200];
     if (c->place) { // Debug files are where the server runs, which may be elsewhere.
@@ -118,7 +120,7 @@ static int remove_leftover(struct backup *b, struct err *e)
     if (lstat(b->part, &st) != 0 || rmdir(b->part) == 0)
         return 0;
     if (!S_ISDIR(st.st_mode) || !is_backup(b->part))
-        return err_set(e, "%s exists and is not an interrupted backup: move it away", b->part);
+        return err_set(e, "%s exists and is not an interrupted backup; move it away", b->part);
     b->lock = open(b->marker, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (b->lock < 0)
         return err_set(e, "cannot write to %s: %s", b->part, strerror(errno));
@@ -138,7 +140,7 @@ static int begin_backup(struct backup *b, struct err *e)
     if (remove_leftover(b, e))
         return -1;
     if (mkdir(b->part, 0750) != 0)
-        return err_set(e, "cannot make %s: %s", b->part, strerror(errno));
+        return err_set(e, "cannot create %s: %s", b->part, strerror(errno));
     b->lock = open(b->marker, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     if (b->lock < 0 || flock(b->lock, LOCK_EX | LOCK_NB) != 0) {
         err_set(e, "cannot write to %s: %s", b->part, strerror(errno));
@@ -167,7 +169,7 @@ static int finish_backup(const struct backup *b, struct err *e)
     return 0;
 }
 
-static int backup(struct care *c, const char *to, struct err *e)
+static int backup_data(struct care *c, const char *to, struct err *e)
 {
     char name[4000], debuginfo[4300], changes[4300];
     struct backup b = {.to = name, .lock = -1};
@@ -184,14 +186,14 @@ static int backup(struct care *c, const char *to, struct err *e)
     snprintf(debuginfo, sizeof debuginfo, "%s/debuginfo", b.part);
     snprintf(changes, sizeof changes, "%s/changes", b.part);
     if (access(name, F_OK) == 0)
-        return err_set(e, "%s exists already: a backup is a new directory", name);
+        return err_set(e, "%s already exists; name a new directory", name);
     if (begin_backup(&b, e))
         return -1;
     int result = store_backup(c->store, b.part, e);
     if (!result)
         result = debuginfo_backup(c->debuginfo, debuginfo, e);
     if (!result)
-        result = changes_backup(c->data, changes, note, c, e);
+        result = changes_backup(c->data, changes, print_care_note, c, e);
     if (!result)
         result = finish_backup(&b, e);
     if (result)
@@ -206,7 +208,7 @@ int server_backup(const struct server_options *options, const char *to)
     struct err e = {""};
     int result = open_care(&c, options, &e);
     if (!result)
-        result = backup(&c, to, &e);
+        result = backup_data(&c, to, &e);
     return close_care(&c, result, &e);
 }
 
@@ -217,18 +219,18 @@ int server_check(const struct server_options *options)
     struct store_stats stats = {0};
     int result = open_care(&c, options, &e);
     if (!result)
-        result = store_check(c.store, note, &c, &e);
+        result = store_check(c.store, print_care_note, &c, &e);
     if (result == STORE_CORRUPT)
         result = 0; // it was told
     if (!result && c.debuginfo)
-        debuginfo_check(c.debuginfo, note, &c);
+        debuginfo_check(c.debuginfo, print_care_note, &c);
     if (!result)
-        changes_check(c.data, note, &c);
+        changes_check(c.data, print_care_note, &c);
     if (!result && !c.noted)
         result = store_stats(c.store, STR(""), NULL, &stats, &e);
     if (!result && !c.noted)
-        printf("%s: %u days, %llu bytes: nothing is wrong\n", c.place ? c.place : c.data,
-               stats.days, (unsigned long long)stats.bytes);
+        printf("%s: %u day%s, %llu bytes: no damage found\n", c.place ? c.place : c.data,
+               stats.days, str_plural(stats.days), (unsigned long long)stats.bytes);
     return close_care(&c, result, &e);
 }
 
@@ -242,7 +244,7 @@ void api_delete_service(struct call *c)
     if (!call_is_post(c, "application/json"))
         return;
     if (!service.p || !service.n) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "service_name is missing: which service?");
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "service_name is missing");
         return;
     }
     int result =
@@ -250,7 +252,7 @@ void api_delete_service(struct call *c)
     if (!result) {
         result = changes_forget_service(c->server->changes, c->tenant, service, &e);
         if (result)
-            err_prefix(&e, "the profiles are deleted, the changes of the service are not: ");
+            err_prefix(&e, "deleted the profiles of the service, but not its changes: ");
     }
     if (result) {
         call_fail_store(c, result, &e);

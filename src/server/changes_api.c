@@ -89,7 +89,7 @@ static void write_number(struct out *out, const char *key, double value, bool *f
     out_printf(out, "%.9g", isfinite(value) ? value : 0);
 }
 
-static void write_text(struct out *out, const char *key, struct str text, bool *first)
+static void write_changes_text(struct out *out, const char *key, struct str text, bool *first)
 {
     json_write_key(out, key, first);
     json_write_string(out, text);
@@ -119,9 +119,9 @@ static void write_versions(struct out *out, const struct changes_versions *v, bo
         return;
     json_write_key(out, "versions", first);
     out_char(out, '{');
-    write_text(out, "label", v->label, &inner);
-    write_text(out, "before", v->before, &inner);
-    write_text(out, "after", v->after, &inner);
+    write_changes_text(out, "label", v->label, &inner);
+    write_changes_text(out, "before", v->before, &inner);
+    write_changes_text(out, "after", v->after, &inner);
     write_number(out, "part", v->part, &inner);
     out_char(out, '}');
 }
@@ -130,7 +130,7 @@ static void write_mark(struct out *out, const struct changes_entry *entry, bool 
 {
     static const char *const names[] = {"open", "acknowledged", "muted"};
     bool is_gone = entry->gone && entry->mark == CHANGES_OPEN;
-    write_text(out, "state", str_from(is_gone ? "gone" : names[entry->mark]), first);
+    write_changes_text(out, "state", str_from(is_gone ? "gone" : names[entry->mark]), first);
     if (entry->gone)
         write_time(out, "gone", entry->gone, first);
     if (entry->mark == CHANGES_OPEN)
@@ -139,12 +139,12 @@ static void write_mark(struct out *out, const struct changes_entry *entry, bool 
     if (entry->until)
         write_time(out, "until", entry->until, first);
     if (entry->who.n)
-        write_text(out, "by", entry->who, first);
+        write_changes_text(out, "by", entry->who, first);
     if (entry->comment.n)
-        write_text(out, "comment", entry->comment, first);
+        write_changes_text(out, "comment", entry->comment, first);
 }
 
-static void write_entry(struct call *c, struct out *out, const struct changes_entry *entry)
+static void write_entry_json(struct call *c, struct out *out, const struct changes_entry *entry)
 {
     static const char *const measured[] = {"service", "self", "total"};
     static const char *const verdicts[] = {"unsure", "lasting", "shift", "explained"};
@@ -154,23 +154,23 @@ static void write_entry(struct call *c, struct out *out, const struct changes_en
     out_char(out, '{');
     json_write_key(out, "id", &first);
     out_printf(out, "\"%lld\"", (long long)entry->id);
-    write_text(out, "serviceName", entry->service, &first);
-    write_text(out, "profileTypeID", entry->type, &first);
-    write_text(out, "verdict", str_from(verdicts[e->verdict & 3]), &first);
-    write_text(out, "measured", str_from(measured[e->measured % 3]), &first);
+    write_changes_text(out, "serviceName", entry->service, &first);
+    write_changes_text(out, "profileTypeID", entry->type, &first);
+    write_changes_text(out, "verdict", str_from(verdicts[e->verdict & 3]), &first);
+    write_changes_text(out, "measured", str_from(measured[e->measured % 3]), &first);
     if (e->function.n)
-        write_text(out, "function", e->function, &first);
+        write_changes_text(out, "function", e->function, &first);
     if (e->because.n)
-        write_text(out, "because", e->because, &first);
+        write_changes_text(out, "because", e->because, &first);
     write_time(out, "time", e->time, &first);
     write_time(out, "low", e->low, &first);
     write_time(out, "high", e->high, &first);
     write_number(out, "before", e->before / u.value_per, &first);
     write_number(out, "after", e->after / u.value_per, &first);
     write_number(out, "deviation", e->deviation / u.value_per, &first);
-    write_text(out, "valueUnit", u.value, &first);
+    write_changes_text(out, "valueUnit", u.value, &first);
     write_number(out, "cost", e->cost / u.cost_per, &first);
-    write_text(out, "costUnit", u.cost, &first);
+    write_changes_text(out, "costUnit", u.cost, &first);
     write_number(out, "q", e->q, &first);
     if (e->marker) {
         json_write_key(out, "deploy", &first);
@@ -216,7 +216,7 @@ static int read_cursor(struct call *c, struct changes_filter *f)
     return -1;
 }
 
-static int read_limit(struct call *c, int64_t *limit)
+static int read_changes_limit(struct call *c, int64_t *limit)
 {
     struct str text = call_parameter(c, "limit");
     *limit = LIMIT;
@@ -256,7 +256,7 @@ void changes_api_list(struct call *c)
         return;
     int state = read_word(c, "state", states, 5, "any, open, acknowledged, muted or gone");
     if (state < 0 || api_time(c, "from", 0, &filter.from) ||
-        api_time(c, "until", INT64_MAX, &filter.until) || read_limit(c, &limit) ||
+        api_time(c, "until", INT64_MAX, &filter.until) || read_changes_limit(c, &limit) ||
         read_cursor(c, &filter))
         return;
     filter.verdict = verdict;
@@ -274,7 +274,7 @@ void changes_api_list(struct call *c)
     out_text(out, "{\"changes\":[");
     for (size_t i = 0; i < n; i++) {
         out_text(out, i ? "," : "");
-        write_entry(c, out, &entries[i]);
+        write_entry_json(c, out, &entries[i]);
     }
     out_char(out, ']');
     if (more)

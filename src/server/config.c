@@ -80,7 +80,8 @@ static int read_scopes(struct yaml_reader *r, const char *key, yaml_node_t *node
             if (strcmp(text.p, names[k]) == 0)
                 scope = 1u << k;
         if (!scope)
-            return yaml_fail(r, item, key, "'%s' is none of push, read, admin", text.p);
+            return yaml_fail(r, item, key, "unknown scope '%s'; expected push, read or admin",
+                             text.p);
         a->scopes |= scope;
     }
     return 0;
@@ -109,7 +110,7 @@ static int check_access(struct yaml_reader *r, yaml_node_t *node, void *element)
     if (a->secret.n < 8)
         return yaml_fail(r, node, "auth", "token or password is missing or shorter than 8 bytes");
     if (!a->scopes)
-        return yaml_fail(r, node, "auth", "scopes is missing: push, read, admin");
+        return yaml_fail(r, node, "auth", "scopes is missing; expected push, read or admin");
     for (size_t i = 0; i < a->n_tenants; i++) {
         if (str_eq(a->tenants[i], STR("*"))) {
             a->any_tenant = true;
@@ -117,7 +118,7 @@ static int check_access(struct yaml_reader *r, yaml_node_t *node, void *element)
             break;
         }
         if (!limits_is_tenant(a->tenants[i]))
-            return yaml_fail(r, node, "tenants", "'%s' is no tenant's name", a->tenants[i].p);
+            return yaml_fail(r, node, "tenants", "'%s' is not a tenant name", a->tenants[i].p);
     }
     return 0;
 }
@@ -144,7 +145,8 @@ static int read_base_path(struct yaml_reader *r, const char *key, yaml_node_t *n
     while (text.n && text.p[text.n - 1] == '/')
         text.n--;
     if (text.n && text.p[0] != '/')
-        return yaml_fail(r, node, key, "'%s' does not begin with /", text.p);
+        return yaml_fail(r, node, key, "invalid path '%s'; expected a path that begins with /",
+                         text.p);
     c->base_path = arena_copy(r->arena, text.p, text.n);
     return 0;
 }
@@ -173,7 +175,7 @@ static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
     if (c->place && !*c->place)
         c->place = NULL;
     if (!c->tls_cert != !c->tls_key)
-        return yaml_fail(r, node, "tls", "cert_file and key_file belong together");
+        return yaml_fail(r, node, "tls", "cert_file needs key_file, and key_file needs cert_file");
     if (c->limits.body < 1024 || c->limits.profile < 1024)
         return yaml_fail(r, node, "limits", "body_size and profile_size must be 1KiB or more");
     if (c->place && !*c->place)

@@ -91,10 +91,10 @@ static int check_alert(struct yaml_reader *r, yaml_node_t *node, void *element)
         return yaml_fail(r, node, "alerts", "url is missing");
     if (!config_is_plain_url(a->url))
         return yaml_fail(r, node, "url",
-                         "expected http://HOST/PATH or https://HOST/PATH; credentials belong into "
+                         "expected http://HOST/PATH or https://HOST/PATH; set credentials in "
                          "basic_auth or authorization");
     if (!a->format)
-        return yaml_fail(r, node, "alerts", "format is missing: alertmanager or webhook");
+        return yaml_fail(r, node, "alerts", "format is missing; expected alertmanager or webhook");
     if (a->format == ALERT_ALERTMANAGER && !str_ends(a->url, end))
         return yaml_fail(r, node, "url", "an Alertmanager's must end with %s", end.p);
     if (a->interval < 10 * SECOND || a->interval > 3600 * SECOND)
@@ -135,7 +135,7 @@ static void function_rule_defaults(void *element)
 }
 
 // The profile type and the selector of a query.
-static int check_query(struct yaml_reader *r, yaml_node_t *node, struct function_rule *rule)
+static int check_alert_query(struct yaml_reader *r, yaml_node_t *node, struct function_rule *rule)
 {
     struct query_selector selector;
     struct err e = {""};
@@ -161,7 +161,7 @@ static int check_function_rule(struct yaml_reader *r, yaml_node_t *node, void *e
     static const char *const taken[] = {"tenant", "service_name", "profile_type", "function", NULL};
     struct function_rule *rule = element;
     struct err why = {""};
-    if (check_query(r, node, rule))
+    if (check_alert_query(r, node, rule))
         return -1;
     if (!rule->n_functions && !rule->pattern.n)
         return yaml_fail(r, node, "rules", "function or function_regex is missing");

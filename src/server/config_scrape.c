@@ -55,7 +55,7 @@ static void rule_defaults(void *element)
         .separator = STR(";"), .replacement = STR("$1"), .pattern = STR("^(?:(.*))$")};
 }
 
-static int check_rule(struct yaml_reader *r, yaml_node_t *node, void *element)
+static int check_relabel_rule(struct yaml_reader *r, yaml_node_t *node, void *element)
 {
     const struct relabel_rule *rule = element;
     bool needs_target = rule->action == RELABEL_REPLACE || rule->action == RELABEL_HASHMOD ||
@@ -79,7 +79,7 @@ static const struct yaml_table rule_table = {
         {"action", YAML_OTHER, 0, NULL, read_action},
         END,
     },
-    sizeof(struct relabel_rule), rule_defaults, check_rule};
+    sizeof(struct relabel_rule), rule_defaults, check_relabel_rule};
 
 const struct yaml_table config_group_table = {
     (const struct yaml_key[]){
@@ -132,8 +132,7 @@ int config_check_auth(struct yaml_reader *r, yaml_node_t *node, struct request_a
     if (basic && other)
         return yaml_fail(r, node, "basic_auth", "cannot be combined with authorization");
     if ((a->password.n && a->password_file.n) || (a->credentials.n && a->credentials_file.n))
-        return yaml_fail(r, node, "basic_auth",
-                         "a secret comes from a file or from here, not both");
+        return yaml_fail(r, node, "basic_auth", "a secret and its file cannot be combined");
     if (!is_header_text(a->type) || !is_header_text(a->credentials))
         return yaml_fail(r, node, "authorization", "control characters cannot be sent");
     if (other && !a->type.n)
@@ -279,7 +278,8 @@ static int check_scrape(struct yaml_reader *r, yaml_node_t *node, void *element)
     if (!s->job.n)
         return yaml_fail(r, node, "scrape_configs", "job_name is missing");
     if (!str_eq(s->scheme, STR("http")) && !str_eq(s->scheme, STR("https")))
-        return yaml_fail(r, node, "scheme", "'%s' is neither http nor https", s->scheme.p);
+        return yaml_fail(r, node, "scheme", "unknown scheme '%s'; expected http or https",
+                         s->scheme.p);
     if (config_check_duration(r, node, "scrape_interval", s->interval))
         return -1;
     if (!s->timeout)
@@ -287,7 +287,7 @@ static int check_scrape(struct yaml_reader *r, yaml_node_t *node, void *element)
     else if (config_check_duration(r, node, "scrape_timeout", s->timeout))
         return -1;
     if (s->tenant.n && !limits_is_tenant(s->tenant))
-        return yaml_fail(r, node, "tenant", "'%s' is no tenant's name", s->tenant.p);
+        return yaml_fail(r, node, "tenant", "'%s' is not a tenant name", s->tenant.p);
     if (!s->target_limit)
         return yaml_fail(r, node, "target_limit", "must be 1 or more");
     if (config_check_auth(r, node, &s->auth))

@@ -181,7 +181,7 @@ uint64_t debuginfo_stored(const struct debuginfo *d, struct str tenant, size_t *
     return l.bytes;
 }
 
-static int by_id(const void *a, const void *b)
+static int compare_build_ids(const void *a, const void *b)
 {
     return strcmp(((const struct debuginfo_file *)a)->id, ((const struct debuginfo_file *)b)->id);
 }
@@ -196,7 +196,7 @@ size_t debuginfo_list(struct debuginfo *d, struct str tenant, struct arena *aren
     l.cap = counted.n;
     l.files = arena_array(arena, l.cap + 1, sizeof *l.files);
     debuginfo_each(path, list_directory, &l);
-    qsort(l.files, l.n, sizeof *l.files, by_id);
+    qsort(l.files, l.n, sizeof *l.files, compare_build_ids);
     *files = l.files;
     return l.n;
 }

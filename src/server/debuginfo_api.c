@@ -12,7 +12,7 @@ static int read_number(struct call *c, const char *name, uint64_t otherwise, uin
     *value = otherwise;
     if (!text.p || str_to_u64(text, 10, value))
         return 0;
-    call_fail(c, CALL_INVALID_ARGUMENT, 0, "%s: '%.*s' is no number of bytes", name,
+    call_fail(c, CALL_INVALID_ARGUMENT, 0, "invalid %s '%.*s'; expected a number of bytes", name,
               text.n < 40 ? (int)text.n : 40, text.p);
     return -1;
 }
@@ -117,7 +117,8 @@ void debuginfo_api_delete(struct call *c)
     if (!call_is_post(c, "application/json"))
         return;
     if (!id.p || !debuginfo_remove(c->server->debuginfo, c->tenant, id)) {
-        call_fail(c, CALL_NOT_FOUND, 0, "no debug file of build id '%.*s' was uploaded",
+        call_fail(c, CALL_NOT_FOUND, 0,
+                  "unknown build id '%.*s'; `kiln debuginfo list` prints the uploaded files",
                   id.n < 128 ? (int)id.n : 128, id.p ? id.p : "");
         return;
     }

@@ -77,7 +77,7 @@ void debuginfo_forget(struct debuginfo *d, struct str tenant, struct str id)
     pthread_mutex_lock(names_lock(d, tenant));
     d->replaced++;
     if (store_forget_names(d->o.store, tenant, id, &e))
-        server_log("warn", "names of an older debug file stay", "error", e.message, NULL);
+        server_log("warn", "keeping names of an older debug file", "error", e.message, NULL);
     pthread_mutex_unlock(names_lock(d, tenant));
 }
 
@@ -90,7 +90,7 @@ static void keep_names(struct naming *n)
     pthread_mutex_lock(names_lock(n->d, n->tenant));
     if (n->d->replaced == n->replaced &&
         store_name(n->d->o.store, n->tenant, n->names, n->n_names, &e))
-        server_log("warn", "names are not kept", "error", e.message, NULL);
+        server_log("warn", "cannot store names", "error", e.message, NULL);
     pthread_mutex_unlock(names_lock(n->d, n->tenant));
 }
 
@@ -167,8 +167,8 @@ static bool charge_file(struct naming *n, const struct elf *elf, size_t size, st
     struct budget *budget = arena_budget(n->arena);
     struct budget_account *full = budget ? budget_charge(&budget->account, size) : NULL;
     if (full) {
-        err_set(e, "%s needs %zu MiB to be read, above the memory limit of %s (%zu MiB)",
-                elf_path(elf), size >> 20, full->owner, full->limit >> 20);
+        err_set(e, "reading %s needs %zu MiB; the limit of %s is %zu MiB", elf_path(elf),
+                size >> 20, full->owner, full->limit >> 20);
         return false;
     }
     n->charged += budget ? size : 0;
@@ -189,7 +189,7 @@ static size_t dwarf_size(const struct elf *elf)
 }
 
 // Whether there is room for what the file unpacks to and for tables of it, which is charged.
-static bool has_room(struct naming *n, struct elf *elf, struct err *e)
+static bool has_names_room(struct naming *n, struct elf *elf, struct err *e)
 {
     size_t unpacked = elf_unpacked_size(elf), tables = elf_has_dwarf(elf) ? dwarf_size(elf) : 0;
     if (unpacked > UNPACKED_MAX)
@@ -237,7 +237,7 @@ static struct symbol_file *open_file(struct naming *n)
     snprintf(name, sizeof name, "%.*s", (int)n->id.n, n->id.p);
     struct elf *elf = elf_open_fd(fd, name, ELF_OWN_PROCESS, &e);
     close(fd);
-    if (elf && !has_room(n, elf, &e)) {
+    if (elf && !has_names_room(n, elf, &e)) {
         elf_free(elf);
         elf = NULL;
     }
@@ -245,7 +245,7 @@ static struct symbol_file *open_file(struct naming *n)
     options.memory_limit = n->tables;
     struct symbol_file *file = elf ? symbol_open_elf(elf, &options, &e) : NULL;
     if (!file)
-        server_log("warn", "a debug file cannot be read", "error", e.message, NULL);
+        server_log("warn", "cannot read a debug file", "error", e.message, NULL);
     return file;
 }
 
@@ -285,7 +285,7 @@ static void name_mapping(struct naming *n, uint32_t mapping)
         n->offsets[kept++] = n->offsets[i];
     }
     if (symbol_lookup_many(n->file, n->vaddrs, kept, take_frames, n, &e))
-        server_log("warn", "a debug file cannot be used", "error", e.message, NULL);
+        server_log("warn", "cannot use a debug file", "error", e.message, NULL);
     if (n->failed)
         arena_fail(n->arena, "%s", n->error.message);
     close_file(n);

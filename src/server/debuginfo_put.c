@@ -19,15 +19,15 @@ static int make_upload_directories(const struct debuginfo *d, struct str tenant,
 {
     char path[PATH_MAX], below[PATH_MAX];
     if (mkdir(d->directory, 0750) != 0 && errno != EEXIST)
-        return write_failed("make a directory for", e);
+        return write_failed("create a directory for", e);
     debuginfo_tenant_path(d, tenant, path);
     if (mkdir(path, 0750) != 0 && errno != EEXIST)
-        return write_failed("make a directory for", e);
+        return write_failed("create a directory for", e);
     for (int i = 0; i < 2; i++) {
         snprintf(below, sizeof below, "%.*s/%.*s", PATH_MAX - 16, path, i ? 2 : 5,
                  i ? id.p : "parts");
         if (mkdir(below, 0750) != 0 && errno != EEXIST)
-            return write_failed("make a directory for", e);
+            return write_failed("create a directory for", e);
     }
     return 0;
 }
@@ -47,7 +47,7 @@ static int write_all(int fd, struct str bytes, uint64_t offset)
 }
 
 // How much a file can tell: 0 nothing, else more is better.
-static int knowledge(struct elf *elf)
+static int debug_file_quality(struct elf *elf)
 {
     return elf_has_dwarf(elf) ? 3 : elf_find(elf, ".symtab") ? 2 : elf_find(elf, ".dynsym") ? 1 : 0;
 }
@@ -64,8 +64,8 @@ static int check_elf(struct elf *elf, struct debuginfo_put *p, struct err *e)
         return 400;
     }
     p->has_dwarf = elf_has_dwarf(elf);
-    if (!knowledge(elf)) {
-        err_set(e, "the file has neither DWARF nor symbols: it is stripped; send its debug file");
+    if (!debug_file_quality(elf)) {
+        err_set(e, "the file is stripped: it has neither DWARF nor symbols; send its debug file");
         return 400;
     }
     return 0;
@@ -106,7 +106,7 @@ static enum debuginfo_state compare_files(const struct debuginfo *d, const struc
     struct elf *elf = elf_open_fd(old, "the old one", ELF_OWN_PROCESS, &ignored);
     if (same_files(old, fd))
         state = DEBUGINFO_KNOWN;
-    else if (elf && knowledge(elf) > knows)
+    else if (elf && debug_file_quality(elf) > knows)
         state = DEBUGINFO_KEPT;
     elf_free(elf);
     close(old);
@@ -132,7 +132,7 @@ static int put_in_place(struct debuginfo *d, struct debuginfo_put *p, struct upl
     struct stat old;
     struct elf *elf = elf_open_fd(fd, "the file", ELF_OWN_PROCESS, e);
     int status = elf ? check_elf(elf, p, e) : 400;
-    int knows = status ? 0 : knowledge(elf);
+    int knows = status ? 0 : debug_file_quality(elf);
     elf_free(elf);
     if (status)
         return status;
@@ -153,7 +153,8 @@ static int put_in_place(struct debuginfo *d, struct debuginfo_put *p, struct upl
     return 0;
 }
 
-static int receive(struct debuginfo *d, struct debuginfo_put *p, struct upload *u, struct err *e)
+static int receive_debug_file(struct debuginfo *d, struct debuginfo_put *p, struct upload *u,
+                              struct err *e)
 {
     struct stat st;
     int status = p->offset ? 0 : make_upload_directories(d, p->tenant, str_from(u->id), e);
@@ -179,13 +180,13 @@ int debuginfo_put(struct debuginfo *d, struct debuginfo_put *p, struct err *e)
 {
     struct str id = p->build_id;
     if (p->size > d->o.file_limit) {
-        err_set(e, "the debug file has %llu bytes, %llu are allowed", (unsigned long long)p->size,
+        err_set(e, "the debug file has %llu bytes; limit %llu", (unsigned long long)p->size,
                 (unsigned long long)d->o.file_limit);
         return 413;
     }
     if (p->offset > p->size || p->bytes.n > p->size - p->offset || !p->bytes.n) {
-        err_set(e, "%zu bytes at offset %llu of a file of %llu bytes", p->bytes.n,
-                (unsigned long long)p->offset, (unsigned long long)p->size);
+        err_set(e, "invalid offset: %zu bytes at offset %llu exceed the file size of %llu bytes",
+                p->bytes.n, (unsigned long long)p->offset, (unsigned long long)p->size);
         return 400;
     }
     if (!id.n && p->bytes.n == p->size) {
@@ -199,7 +200,7 @@ int debuginfo_put(struct debuginfo *d, struct debuginfo_put *p, struct err *e)
         id = str_from(p->id);
     }
     if (!debuginfo_is_build_id(id)) {
-        err_set(e, "build_id: '%.*s' is not the lower-case hexadecimal digits of a build id",
+        err_set(e, "invalid build_id '%.*s'; expected lower-case hexadecimal digits",
                 id.n < 80 ? (int)id.n : 80, id.p ? id.p : "");
         return 400;
     }
@@ -211,7 +212,7 @@ int debuginfo_put(struct debuginfo *d, struct debuginfo_put *p, struct err *e)
     int status = uploads_take(d, p, id, &upload, e);
     if (status)
         return status;
-    status = receive(d, p, upload, e);
+    status = receive_debug_file(d, p, upload, e);
     uploads_give(d, upload, status || p->state != DEBUGINFO_PART);
     return status;
 }

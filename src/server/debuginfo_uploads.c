@@ -44,8 +44,8 @@ static void remove_upload(struct debuginfo *d, struct upload *upload)
 }
 
 // The one of a tenant that waits for the longest time; NULL: none waits.
-static struct upload *stalest(const struct debuginfo *d, struct str tenant,
-                              const struct upload *own)
+static struct upload *stalest_upload(const struct debuginfo *d, struct str tenant,
+                                     const struct upload *own)
 {
     struct upload *found = NULL;
     for (struct upload *u = d->uploads; u; u = u->next)
@@ -64,7 +64,7 @@ static void remove_stale(struct debuginfo *d)
     }
 }
 
-static void *sweep(void *arg)
+static void *sweep_uploads(void *arg)
 {
     struct debuginfo *d = arg;
     pthread_setname_np(pthread_self(), "debuginfo");
@@ -97,7 +97,7 @@ void uploads_init(struct debuginfo *d)
 
 int uploads_start(struct debuginfo *d, struct err *e)
 {
-    int error = pthread_create(&d->sweeper, NULL, sweep, d);
+    int error = pthread_create(&d->sweeper, NULL, sweep_uploads, d);
     d->has_sweeper = !error;
     return error ? err_set(e, "cannot start a thread: %s", strerror(error)) : 0;
 }
@@ -177,8 +177,8 @@ static uint64_t waiting_bytes(const struct debuginfo *d, struct str tenant,
 }
 
 // A file that this put completes takes the place of parts that wait: they may never be completed.
-static bool has_room(struct debuginfo *d, const struct debuginfo_put *p, const struct upload *own,
-                     const struct usage *usage, uint64_t *wanted)
+static bool has_upload_room(struct debuginfo *d, const struct debuginfo_put *p,
+                            const struct upload *own, const struct usage *usage, uint64_t *wanted)
 {
     uint64_t stored = usage->bytes > 0 ? (uint64_t)usage->bytes : 0;
     uint64_t end = p->offset + p->bytes.n;
@@ -186,7 +186,7 @@ static bool has_room(struct debuginfo *d, const struct debuginfo_put *p, const s
     if (*wanted > d->o.total_limit)
         return false;
     while ((*wanted = stored + waiting_bytes(d, p->tenant, own) + end) > d->o.total_limit) {
-        struct upload *oldest = end == p->size ? stalest(d, p->tenant, own) : NULL;
+        struct upload *oldest = end == p->size ? stalest_upload(d, p->tenant, own) : NULL;
         if (!oldest)
             return false;
         remove_upload(d, oldest);
@@ -204,32 +204,32 @@ static int check_room(struct debuginfo *d, const struct debuginfo_put *p, const 
         err_set(e, "no memory for a debug file");
         return 503;
     }
-    bool fits = has_room(d, p, own, usage, &wanted);
+    bool fits = has_upload_room(d, p, own, usage, &wanted);
     bool full = usage->files >= (int64_t)d->o.files_limit;
     int64_t now = (int64_t)process_now_ns();
     if ((!fits || full) && now - usage->counted > RECOUNT) { // some may have been removed by hand
         count_files(d, usage);
-        fits = has_room(d, p, own, usage, &wanted);
+        fits = has_upload_room(d, p, own, usage, &wanted);
         full = usage->files >= (int64_t)d->o.files_limit;
     }
     if (full) {
         err_set(
             e,
-            "the tenant has %lld debug files, %zu are allowed; `kiln debuginfo delete` makes room",
+            "the tenant has %lld debug files; limit %zu; delete some with `kiln debuginfo delete`",
             (long long)usage->files, d->o.files_limit);
         return 413;
     }
     if (!fits) {
         err_set(e,
-                "the tenant's debug files would take %llu bytes, %llu are allowed; `kiln debuginfo "
-                "delete` makes room",
+                "the tenant's debug files would use %llu bytes; limit %llu; delete some with `kiln "
+                "debuginfo delete`",
                 (unsigned long long)wanted, (unsigned long long)d->o.total_limit);
         return 413;
     }
     uint64_t rest = p->size - p->offset;
     if (statvfs(d->o.data, &disk) == 0 &&
         (uint64_t)disk.f_bavail * disk.f_frsize < rest + d->o.keep_free) {
-        err_set(e, "no space on the disk for %llu bytes of a debug file", (unsigned long long)rest);
+        err_set(e, "disk full: no space for %llu bytes of a debug file", (unsigned long long)rest);
         return 503;
     }
     return 0;
@@ -247,7 +247,7 @@ static struct upload *begin_upload(struct debuginfo *d, const struct debuginfo_p
                                    struct str id)
 {
     while (count_uploads(d, p->tenant) >= UPLOADS_MAX) {
-        struct upload *oldest = stalest(d, p->tenant, NULL);
+        struct upload *oldest = stalest_upload(d, p->tenant, NULL);
         if (!oldest)
             return NULL;
         remove_upload(d, oldest);
@@ -278,13 +278,15 @@ static int take_locked(struct debuginfo *d, const struct debuginfo_put *p, struc
     }
     uint64_t has = u ? u->received : 0;
     if (has != p->offset) {
-        err_set(e, "byte %llu of the debug file is to come, not %llu: was another upload begun?",
-                (unsigned long long)has, (unsigned long long)p->offset);
+        err_set(e,
+                "unexpected offset %llu of the debug file; expected %llu; another upload may have "
+                "begun",
+                (unsigned long long)p->offset, (unsigned long long)has);
         return 409;
     }
     if (u && u->size != p->size) {
-        err_set(e, "size: the upload was begun with %llu bytes, not %llu",
-                (unsigned long long)u->size, (unsigned long long)p->size);
+        err_set(e, "size: the upload began with %llu bytes, not %llu", (unsigned long long)u->size,
+                (unsigned long long)p->size);
         return 400;
     }
     int status = check_room(d, p, u, e);
@@ -294,7 +296,7 @@ static int take_locked(struct debuginfo *d, const struct debuginfo_put *p, struc
         return status;
     }
     if (!u && !(u = begin_upload(d, p, id))) {
-        err_set(e, "too many debug files are being uploaded at a time");
+        err_set(e, "too many uploads of debug files at a time; try again later");
         return 503;
     }
     u->received = p->offset + p->bytes.n;

@@ -69,7 +69,7 @@ static struct model_profile *read_file(struct call *c, struct str content, const
     return p;
 }
 
-static int draw(struct call *c, const struct upload *u, struct err *e)
+static int draw_file_flame(struct call *c, const struct upload *u, struct err *e)
 {
     const struct model_profile *sides[2] = {NULL, read_file(c, u->profile, "profile", e)};
     if (!sides[1] || (u->base.n && !(sides[0] = read_file(c, u->base, "base", e))))
@@ -90,7 +90,7 @@ void api_flame_files(struct call *c, struct str body)
     struct err e = {""};
     struct upload *u = arena_alloc(c->arena, sizeof *u);
     *u = (struct upload){0};
-    if (read_parts(c, body, u, &e) || draw(c, u, &e)) {
+    if (read_parts(c, body, u, &e) || draw_file_flame(c, u, &e)) {
         call_fail_input(c, CALL_INVALID_ARGUMENT, 0, &e);
         return;
     }

@@ -15,14 +15,14 @@ struct notes {
     size_t n;
 };
 
-static int compile(struct arena *arena, const char *name, struct str pattern,
-                   struct model_regex **regex, struct err *e)
+static int compile_flame_filter(struct arena *arena, const char *name, struct str pattern,
+                                struct model_regex **regex, struct err *e)
 {
     *regex = pattern.n ? model_regex_new(arena, name, pattern, e) : NULL;
     return pattern.n && !*regex ? -1 : 0;
 }
 
-static void note(struct notes *notes, bool wanted, bool matched, const char *text)
+static void note_flame_warning(struct notes *notes, bool wanted, bool matched, const char *text)
 {
     for (size_t i = 0; i < notes->n; i++)
         if (strcmp(notes->items[i], text) == 0)
@@ -31,28 +31,29 @@ static void note(struct notes *notes, bool wanted, bool matched, const char *tex
         notes->items[notes->n++] = text;
 }
 
-static const struct model_profile *filter(const struct model_profile *p,
-                                          const struct flame_request *r, struct arena *arena,
-                                          struct notes *notes, struct err *e)
+static const struct model_profile *filter_flame(const struct model_profile *p,
+                                                const struct flame_request *r, struct arena *arena,
+                                                struct notes *notes, struct err *e)
 {
     struct model_regex *focus, *ignore, *hide, *show, *from, *prune;
     bool matched[4] = {false};
-    if (compile(arena, "focus", r->focus, &focus, e) ||
-        compile(arena, "ignore", r->ignore, &ignore, e) ||
-        compile(arena, "hide", r->hide, &hide, e) || compile(arena, "show", r->show, &show, e) ||
-        compile(arena, "show_from", r->show_from, &from, e) ||
-        compile(arena, "prune_from", r->prune_from, &prune, e))
+    if (compile_flame_filter(arena, "focus", r->focus, &focus, e) ||
+        compile_flame_filter(arena, "ignore", r->ignore, &ignore, e) ||
+        compile_flame_filter(arena, "hide", r->hide, &hide, e) ||
+        compile_flame_filter(arena, "show", r->show, &show, e) ||
+        compile_flame_filter(arena, "show_from", r->show_from, &from, e) ||
+        compile_flame_filter(arena, "prune_from", r->prune_from, &prune, e))
         return NULL;
     if (focus || ignore || hide || show) {
         p = model_filter_frames(p, focus, ignore, hide, show, matched, arena);
-        note(notes, focus, matched[0], "Focus matched no samples");
-        note(notes, ignore, matched[1], "Ignore matched no samples");
-        note(notes, hide, matched[2], "Hide matched no frames");
-        note(notes, show, matched[3], "Show matched no frames");
+        note_flame_warning(notes, focus, matched[0], "Focus matched no samples");
+        note_flame_warning(notes, ignore, matched[1], "Ignore matched no samples");
+        note_flame_warning(notes, hide, matched[2], "Hide matched no frames");
+        note_flame_warning(notes, show, matched[3], "Show matched no frames");
     }
     if (from) {
         p = model_show_from(p, from, &matched[0], arena);
-        note(notes, true, matched[0], "Show from matched no frames");
+        note_flame_warning(notes, true, matched[0], "Show from matched no frames");
     }
     return prune ? model_prune_from(p, prune, arena) : p;
 }
@@ -99,7 +100,7 @@ static int by_of(struct str text, enum report_flame_by *by, struct err *e)
     *by = REPORT_FLAME_FUNCTIONS;
     for (size_t i = 0; text.n && i <= sizeof names / sizeof *names; i++) {
         if (i == sizeof names / sizeof *names)
-            return err_set(e, "by: \"%.*s\" is none of functions, files, lines, addresses",
+            return err_set(e, "invalid by \"%.*s\"; expected functions, files, lines or addresses",
                            text.n < 40 ? (int)text.n : 40, text.p);
         *by = (enum report_flame_by)i;
         if (str_eq(text, str_from(names[i])))
@@ -133,12 +134,12 @@ int api_draw(struct call *c, const struct model_profile *sides[2], const struct 
     enum report_flame_by by;
     bool html = str_eq(r->format, STR("html")), pprof = str_eq(r->format, STR("pprof"));
     if (!html && !pprof && !wants_blocks(r) && r->format.n && !str_eq(r->format, STR("json")))
-        return err_set(e, "format: \"%.*s\" is none of json, html, pprof, blocks",
+        return err_set(e, "invalid format \"%.*s\"; expected json, html, pprof or blocks",
                        r->format.n < 40 ? (int)r->format.n : 40, r->format.p);
     if (text)
-        note(&notes, true, false, text);
+        note_flame_warning(&notes, true, false, text);
     for (int i = 0; i < 2; i++)
-        if (sides[i] && !(sides[i] = filter(sides[i], r, c->arena, &notes, e)))
+        if (sides[i] && !(sides[i] = filter_flame(sides[i], r, c->arena, &notes, e)))
             return -1;
     // Of what is stored only one type is asked for; the others are its blocks.
     int type = types ? model_type_index(sides[1], r->type, e) : 0;
@@ -213,7 +214,7 @@ static int sum_of(struct call *c, const struct merge_request *r, struct str type
 }
 
 // How much an event weighs on the average: what the type has by the number of samples.
-static int weigh(struct call *c, const struct merge_request *r, double *weight)
+static int mean_event_weight(struct call *c, const struct merge_request *r, double *weight)
 {
     struct str counts = query_count_type(r->type, c->arena);
     double value, n;
@@ -245,7 +246,8 @@ static int split_sides(struct call *c, struct store_select selects[2], struct qu
     return 0;
 }
 
-static const char COUNTED[] = "Some profiles lack sample weights: each count is taken for a sample";
+static const char COUNTED[] =
+    "Some profiles have no sample weights: each count is treated as a sample";
 
 static void draw_stored(struct call *c)
 {
@@ -260,9 +262,8 @@ static void draw_stored(struct call *c)
         return;
     struct merge_request *asked[2] = {r->base, r->profile};
     if (!asked[1]) {
-        call_fail(
-            c, CALL_INVALID_ARGUMENT, 0,
-            "profile, a selection with profileTypeID, labelSelector, start and end, is missing");
+        call_fail(c, CALL_INVALID_ARGUMENT, 0,
+                  "profile is missing; expected profileTypeID, labelSelector, start and end");
         return;
     }
     if (api_check_nodes(c, r->max_nodes))
@@ -287,7 +288,7 @@ static void draw_stored(struct call *c)
         sides[i] = p;
         if (diff && stacks->is_counted)
             text = COUNTED;
-        if ((diff || pprof) && !p->is_weighed && weigh(c, asked[i], &weights[i]))
+        if ((diff || pprof) && !p->is_weighed && mean_event_weight(c, asked[i], &weights[i]))
             return;
     }
     if (api_draw(c, sides, r, false, weights, text, &e)) {

@@ -48,7 +48,7 @@ static int read_filter(struct call *c, struct store_filter *filter)
 }
 
 // Steps begin at multiples of their length, and the range is made of whole ones.
-static int read_range(struct call *c, int64_t *start, int64_t *end, int64_t *step)
+static int read_function_range(struct call *c, int64_t *start, int64_t *end, int64_t *step)
 {
     int64_t now = server_now(), from, until;
     if (api_time(c, "from", now - HOUR_NANOS, &from) || api_time(c, "until", now, &until) ||
@@ -103,8 +103,8 @@ void api_function_series(struct call *c)
     size_t n, n_groups = call_parameters(c, "groupBy", &groups);
     // read_range has checked the range, and widened it.
     if (api_query(c, "query", &r) || read_filter(c, &filter) ||
-        read_range(c, &start, &end, &step) || api_select(c, r.type, r.selector, 1, 1, &select) ||
-        api_check_groups(c, n_groups))
+        read_function_range(c, &start, &end, &step) ||
+        api_select(c, r.type, r.selector, 1, 1, &select) || api_check_groups(c, n_groups))
         return;
     struct str text = call_parameter(c, "limit");
     if (text.n && (!str_to_i64(text, &limit) || limit < 0)) {

@@ -89,8 +89,8 @@ static const struct model_profile *used_types(const struct model_profile *p, str
 
 enum { ADD_BAD_LABELS = -100, ADD_BAD_PROFILE = -101, ADD_BAD_TIME = -102 };
 
-static int add_item(struct server *s, struct str tenant, struct ingest_item *item,
-                    struct arena *arena, struct batch *batch, struct err *e)
+static int add_ingest_item(struct server *s, struct str tenant, struct ingest_item *item,
+                           struct arena *arena, struct batch *batch, struct err *e)
 {
     const struct server_limits *limits = &s->config->limits;
     if (limits_labels(limits, item->labels, &item->n_labels, e))
@@ -120,7 +120,8 @@ static int add_item(struct server *s, struct str tenant, struct ingest_item *ite
             return ADD_BAD_LABELS;
         }
         if (batch->n == PUTS_MAX) {
-            err_set(e, "the request makes more than %d series: samples have too many labels",
+            err_set(e,
+                    "the request has more than %d series, because its samples have too many labels",
                     PUTS_MAX);
             return ADD_BAD_PROFILE;
         }
@@ -146,7 +147,7 @@ struct pending {
     uint64_t samples;
 };
 
-static void durable(void *context, int code, const struct err *e)
+static void answer_when_durable(void *context, int code, const struct err *e)
 {
     struct pending *p = context;
     struct call *c = p->call;
@@ -169,7 +170,7 @@ void ingest_items(struct call *c, struct ingest_item *items, size_t n, int bad_p
         return;
     c->server->counters.bytes += c->x->body.n;
     for (size_t i = 0; i < n; i++) {
-        int result = add_item(c->server, c->tenant, &items[i], c->arena, &batch, &e);
+        int result = add_ingest_item(c->server, c->tenant, &items[i], c->arena, &batch, &e);
         if (!result)
             continue;
         if (n > 1)
@@ -191,7 +192,8 @@ void ingest_items(struct call *c, struct ingest_item *items, size_t n, int bad_p
     }
     struct pending *pending = arena_alloc(c->arena, sizeof *pending);
     *pending = (struct pending){c, n, batch.samples};
-    int result = store_submit(c->server->store, batch.puts, batch.n, durable, pending, &e);
+    int result =
+        store_submit(c->server->store, batch.puts, batch.n, answer_when_durable, pending, &e);
     if (result)
         call_fail_store(c, result, &e);
 }
@@ -215,7 +217,7 @@ static void later_durable(void *context, int code, const struct err *e)
 {
     struct later *later = context;
     if (code) {
-        server_log("error", "a scraped profile was not stored", "error", e->message, NULL);
+        server_log("error", "cannot store a scraped profile", "error", e->message, NULL);
     } else {
         later->server->counters.profiles++;
         later->server->counters.samples += later->samples;
@@ -227,7 +229,7 @@ int ingest_later(struct server *s, struct str tenant, struct ingest_item *item, 
                  void (*done)(void *context), void *context, struct err *e)
 {
     struct batch batch = {0};
-    int result = add_item(s, tenant, item, arena, &batch, e);
+    int result = add_ingest_item(s, tenant, item, arena, &batch, e);
     if (result)
         return result;
     s->counters.corrected += batch.corrected;

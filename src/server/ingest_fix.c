@@ -25,7 +25,7 @@ static const struct ingest_sample_type *find_type(const struct ingest_types *typ
     return NULL;
 }
 
-static bool has(struct str s, const char *part)
+static bool has_fixed_label(struct str s, const char *part)
 {
     return str_find(s, str_from(part), 0) != SIZE_MAX;
 }
@@ -41,16 +41,16 @@ struct str ingest_metric(const struct model_profile *p, const struct ingest_type
         const struct ingest_sample_type *type = find_type(types, name);
         if (type && type->display.n)
             name = type->display;
-        if (has(name, "cpu"))
+        if (has_fixed_label(name, "cpu"))
             return STR("process_cpu");
-        if (has(name, "alloc_") || has(name, "inuse_") || str_eq(name, STR("space")) ||
-            str_eq(name, STR("objects")))
+        if (has_fixed_label(name, "alloc_") || has_fixed_label(name, "inuse_") ||
+            str_eq(name, STR("space")) || str_eq(name, STR("objects")))
             return STR("memory");
-        if (has(name, "mutex_"))
+        if (has_fixed_label(name, "mutex_"))
             return STR("mutex");
-        if (has(name, "block_"))
+        if (has_fixed_label(name, "block_"))
             return STR("block");
-        if (has(name, "goroutines"))
+        if (has_fixed_label(name, "goroutines"))
             return STR("goroutines");
     }
     return name;
@@ -146,7 +146,7 @@ struct model_profile *ingest_subtract(struct model_profile *p, struct model_prof
         any |= cumulative;
     }
     if (!any) {
-        err_set(e, "sample_type_config does not say which types are cumulative");
+        err_set(e, "sample_type_config does not set which types are cumulative");
         return NULL;
     }
     int64_t time = p->time_nanos, duration = p->duration_nanos;

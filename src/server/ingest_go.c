@@ -117,7 +117,7 @@ struct repair {
     struct hash_table index;
 };
 
-static bool has_type(const struct model_profile *p, const char *const *names)
+static bool has_go_type(const struct model_profile *p, const char *const *names)
 {
     for (uint32_t i = 0; i < p->n_types; i++)
         for (size_t k = 0; names[k]; k++)
@@ -131,8 +131,8 @@ static bool may_be_cut(const struct model_profile *p)
     static const char *const heap[] = {"alloc_objects", "alloc_space", "inuse_objects",
                                        "inuse_space", NULL};
     static const char *const cpu[] = {"cpu", NULL};
-    bool is_heap = has_type(p, heap), deep = false;
-    if (!is_heap && !has_type(p, cpu))
+    bool is_heap = has_go_type(p, heap), deep = false;
+    if (!is_heap && !has_go_type(p, cpu))
         return false;
     uint32_t limit = is_heap ? HEAP_DEPTH : CPU_DEPTH;
     for (size_t i = 0; i < p->n_samples; i++) {
@@ -149,7 +149,7 @@ static int by_suffix(const void *a, const void *b)
     return memcmp(x->ids, y->ids, sizeof x->ids);
 }
 
-static void collect(struct repair *r, const struct model_profile *p)
+static void collect_deep_samples(struct repair *r, const struct model_profile *p)
 {
     for (size_t i = 0; i < p->n_samples; i++)
         r->n_deep += p->stack_len[i] >= SUFFIX;
@@ -210,8 +210,8 @@ static void index_tokens(struct repair *r)
     }
 }
 
-static void append(struct repair *r, struct model_profile *p, size_t sample, const uint32_t *more,
-                   uint32_t n)
+static void append_go_frames(struct repair *r, struct model_profile *p, size_t sample,
+                             const uint32_t *more, uint32_t n)
 {
     uint32_t len = p->stack_len[sample];
     uint32_t *stack = arena_array(r->arena, (size_t)len + n, sizeof *stack);
@@ -221,7 +221,7 @@ static void append(struct repair *r, struct model_profile *p, size_t sample, con
     p->stack_len[sample] = len + n;
 }
 
-static void complete(struct repair *r, struct model_profile *p)
+static void complete_go_stacks(struct repair *r, struct model_profile *p)
 {
     struct link *links = arena_array(r->arena, (size_t)r->n_groups + 1, sizeof *links);
     for (uint32_t i = 0; i < r->n_groups; i++) {
@@ -249,7 +249,7 @@ static void complete(struct repair *r, struct model_profile *p)
             continue;
         const uint32_t *more = p->stacks[whole] + p->stack_len[whole] - shift;
         for (int64_t k = r->groups[i]; k < group_end(r, i); k++)
-            append(r, p, r->deep[k].sample, more, shift);
+            append_go_frames(r, p, r->deep[k].sample, more, shift);
     }
 }
 
@@ -260,7 +260,7 @@ void ingest_fix_go(struct model_profile *p, struct arena *arena)
     if (!may_be_cut(p))
         return;
     struct repair r = {.arena = arena};
-    collect(&r, p);
+    collect_deep_samples(&r, p);
     index_tokens(&r);
-    complete(&r, p);
+    complete_go_stacks(&r, p);
 }

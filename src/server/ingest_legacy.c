@@ -25,7 +25,7 @@ struct legacy {
 // what limits_labels may add.
 enum { MORE_LABELS = 5 };
 
-static void add_label(struct ingest_item *item, struct str name, struct str value)
+static void add_legacy_label(struct ingest_item *item, struct str name, struct str value)
 {
     item->labels[item->n_labels++] = (struct store_label){name, value};
 }
@@ -40,22 +40,22 @@ static bool has_label(const struct legacy *l, struct str name)
 
 // app is the service, unless a label says another one; then it stays visible as app_name if
 // keep_app asks for that.
-static struct ingest_item *add_item(struct legacy *l, struct model_profile *p, struct str metric,
-                                    struct str app, bool keep_app)
+static struct ingest_item *add_legacy_item(struct legacy *l, struct model_profile *p,
+                                           struct str metric, struct str app, bool keep_app)
 {
     l->items = arena_push(l->call->arena, l->items, l->n, &l->cap, sizeof *l->items);
     struct ingest_item *item = &l->items[l->n++];
     *item = (struct ingest_item){.profile = p, .fallback_time = l->from};
     item->labels = arena_array(l->call->arena, l->name.n + MORE_LABELS, sizeof *item->labels);
-    add_label(item, STR("__name__"), metric);
-    add_label(item, STR("pyroscope_spy"), l->spy);
+    add_legacy_label(item, STR("__name__"), metric);
+    add_legacy_label(item, STR("pyroscope_spy"), l->spy);
     for (size_t i = 0; i < l->name.n; i++)
         if (!str_starts(l->name.labels[i].name, STR("__")))
-            add_label(item, l->name.labels[i].name, l->name.labels[i].value);
+            add_legacy_label(item, l->name.labels[i].name, l->name.labels[i].value);
     if (!has_label(l, STR("service_name")))
-        add_label(item, STR("service_name"), app);
+        add_legacy_label(item, STR("service_name"), app);
     else if (keep_app && !has_label(l, STR("app_name")))
-        add_label(item, STR("app_name"), app);
+        add_legacy_label(item, STR("app_name"), app);
     return item;
 }
 
@@ -80,8 +80,8 @@ static int unknown_type(struct legacy *l)
 {
     struct str app = l->name.app;
     call_fail(l->call, CALL_INVALID_ARGUMENT, 0,
-              "name: '%.*s': unknown profile type behind the last dot; .cpu, .wall, .inuse_space, "
-              ".alloc_objects, ... are known",
+              "name: '%.*s': unknown profile type after the last dot; expected .cpu, .wall, "
+              ".inuse_space, .alloc_objects and others",
               app.n < 100 ? (int)app.n : 100, app.p);
     return -1;
 }
@@ -102,7 +102,7 @@ static int add_stacks(struct legacy *l, struct model_profile *p)
     } else {
         set_type(p, type->type, type->unit, 1);
     }
-    add_item(l, p, str_from(type->metric), app, true);
+    add_legacy_item(l, p, str_from(type->metric), app, true);
     return 0;
 }
 
@@ -141,9 +141,9 @@ static int add_speedscope(struct legacy *l, struct codec_speedscope *s, bool sev
     } else {
         set_type(p, type->type, type->unit, 1);
     }
-    struct ingest_item *item = add_item(l, p, str_from(type->metric), app, true);
+    struct ingest_item *item = add_legacy_item(l, p, str_from(type->metric), app, true);
     if (s->name.n)
-        add_label(item, STR("profile_name"), s->name);
+        add_legacy_label(item, STR("profile_name"), s->name);
     return 0;
 }
 
@@ -213,7 +213,7 @@ static int add_pprof(struct legacy *l, struct str profile, struct str previous,
     // Agents before 2023 wrote microseconds into time_nanos: a time in 1970.
     if (p->time_nanos < (int64_t)365 * 86400 * 1000000000)
         p->time_nanos = l->from;
-    add_item(l, p, ingest_metric(p, types), l->name.app, false);
+    add_legacy_item(l, p, ingest_metric(p, types), l->name.app, false);
     return 0;
 }
 
@@ -255,8 +255,9 @@ static int read_body(struct legacy *l, struct str body)
     else if (str_eq(format, STR("lines")))
         stacks = STACKS_LINES;
     else if (str_eq(format, STR("jfr")))
-        return err_set(&l->e, "format jfr is not supported: send pprof, as async-profiler's agents "
-                              "do with the Push API");
+        return err_set(
+            &l->e,
+            "unsupported format jfr; send pprof, as async-profiler's agents do with the Push API");
     else if (str_eq(format, STR("pprof")) && str_find(type, STR("multipart/form-data"), 0) != 0)
         return add_pprof(l, body, (struct str){0}, &none);
     else if (str_eq(format, STR("speedscope")))

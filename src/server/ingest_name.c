@@ -10,15 +10,15 @@ static bool is_allowed(char c, const char *more)
            (c && strchr(more, c));
 }
 
-static int check(struct str s, const char *more, const char *what, struct err *e)
+static int check_name_part(struct str s, const char *more, const char *what, struct err *e)
 {
     if (!s.n)
         return err_set(e, "name: %s is empty", what);
     for (size_t i = 0; i < s.n; i++)
         if (!is_allowed(s.p[i], more))
-            return err_set(e,
-                           "name: %s '%.*s': byte %zu is not allowed; letters, digits and %s are",
-                           what, s.n < 60 ? (int)s.n : 60, s.p, i + 1, more);
+            return err_set(
+                e, "name: %s '%.*s': byte %zu is not allowed; expected letters, digits and %s",
+                what, s.n < 60 ? (int)s.n : 60, s.p, i + 1, more);
     return 0;
 }
 
@@ -29,7 +29,7 @@ int ingest_name_parse(struct str text, struct arena *arena, struct ingest_name *
     while (at < text.n && text.p[at] != '{')
         at++;
     name->app = str_trim(str_from_to(text, 0, at));
-    if (check(name->app, "_./-", "the application's name", e))
+    if (check_name_part(name->app, "_./-", "the application's name", e))
         return -1;
     for (at++; at < text.n && text.p[at] != '}';) {
         size_t key = at;
@@ -43,7 +43,7 @@ int ingest_name_parse(struct str text, struct arena *arena, struct ingest_name *
             at++;
         if (at == text.n)
             break; // as in Pyroscope, what does not end is not there
-        if (check(label, "_.", "a label", e))
+        if (check_name_part(label, "_.", "a label", e))
             return -1;
         struct str content = str_trim(str_from_to(text, value, at));
         at += text.p[at] == ',';

@@ -1,7 +1,7 @@
 #include "codec/otlp.h"
 #include "server/ingest.h"
 
-static bool contains(struct str s, const char *part)
+static bool contains_type(struct str s, const char *part)
 {
     return str_find(s, str_from(part), 0) != SIZE_MAX;
 }
@@ -16,12 +16,12 @@ static struct str metric_name(const struct model_profile *p)
         return STR("off_cpu");
     if (period.n)
         return period;
-    if (contains(type, "alloc_") || contains(type, "inuse_"))
+    if (contains_type(type, "alloc_") || contains_type(type, "inuse_"))
         return STR("memory");
-    return contains(type, "cpu") || str_eq(type, STR("samples")) ? STR("process_cpu") : type;
+    return contains_type(type, "cpu") || str_eq(type, STR("samples")) ? STR("process_cpu") : type;
 }
 
-static struct str attribute(const struct otlp_profile *p, struct str key)
+static struct str otlp_attribute(const struct otlp_profile *p, struct str key)
 {
     for (size_t i = 0; i < p->n_attributes; i++)
         if (str_eq(p->attributes[i].key, key))
@@ -31,8 +31,8 @@ static struct str attribute(const struct otlp_profile *p, struct str key)
 
 static struct str service_name(struct arena *arena, const struct otlp_profile *p)
 {
-    struct str program = attribute(p, STR("process.executable.name"));
-    struct str service = p->service.n ? p->service : attribute(p, STR("service.name"));
+    struct str program = otlp_attribute(p, STR("process.executable.name"));
+    struct str service = p->service.n ? p->service : otlp_attribute(p, STR("service.name"));
     if (service.n)
         return service;
     if (program.n)

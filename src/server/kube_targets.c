@@ -29,7 +29,7 @@ struct maker {
     size_t n, cap;
 };
 
-static struct str text_of(const struct maker *m, struct json object, const char *name)
+static struct str object_text(const struct maker *m, struct json object, const char *name)
 {
     struct json value = json_get(object, name);
     struct str text = json_string(value, m->arena);
@@ -113,18 +113,18 @@ static struct str pod_ready(const struct maker *m, struct json status)
 static void put_pod_labels(const struct maker *m, struct labels *l, struct json pod)
 {
     struct json meta = json_get(pod, "metadata"), status = json_get(pod, "status");
-    put_kube_label(l, META "namespace", text_of(m, meta, "namespace"));
-    put_kube_label(l, META "pod_name", text_of(m, meta, "name"));
-    put_kube_label(l, META "pod_ip", text_of(m, status, "podIP"));
+    put_kube_label(l, META "namespace", object_text(m, meta, "namespace"));
+    put_kube_label(l, META "pod_name", object_text(m, meta, "name"));
+    put_kube_label(l, META "pod_ip", object_text(m, status, "podIP"));
     put_kube_label(l, META "pod_ready", pod_ready(m, status));
-    put_kube_label(l, META "pod_phase", text_of(m, status, "phase"));
-    put_kube_label(l, META "pod_node_name", text_of(m, json_get(pod, "spec"), "nodeName"));
-    put_kube_label(l, META "pod_host_ip", text_of(m, status, "hostIP"));
-    put_kube_label(l, META "pod_uid", text_of(m, meta, "uid"));
+    put_kube_label(l, META "pod_phase", object_text(m, status, "phase"));
+    put_kube_label(l, META "pod_node_name", object_text(m, json_get(pod, "spec"), "nodeName"));
+    put_kube_label(l, META "pod_host_ip", object_text(m, status, "hostIP"));
+    put_kube_label(l, META "pod_uid", object_text(m, meta, "uid"));
     for (struct json_each i = json_each(json_get(meta, "ownerReferences")); json_next(&i);)
         if (json_is_true(json_get(i.value, "controller"))) {
-            put_kube_label(l, META "pod_controller_kind", text_of(m, i.value, "kind"));
-            put_kube_label(l, META "pod_controller_name", text_of(m, i.value, "name"));
+            put_kube_label(l, META "pod_controller_kind", object_text(m, i.value, "kind"));
+            put_kube_label(l, META "pod_controller_name", object_text(m, i.value, "name"));
             break;
         }
 }
@@ -140,15 +140,15 @@ static void put_pod_metadata(const struct maker *m, struct labels *l, struct jso
 
 static void put_container_labels(const struct maker *m, struct labels *l, struct json container)
 {
-    put_kube_label(l, META "pod_container_name", text_of(m, container, "name"));
-    put_kube_label(l, META "pod_container_image", text_of(m, container, "image"));
+    put_kube_label(l, META "pod_container_name", object_text(m, container, "name"));
+    put_kube_label(l, META "pod_container_image", object_text(m, container, "image"));
 }
 
 static void put_port_labels(const struct maker *m, struct labels *l, struct json port)
 {
-    put_kube_label(l, META "pod_container_port_name", text_of(m, port, "name"));
-    put_kube_label(l, META "pod_container_port_number", text_of(m, port, "containerPort"));
-    put_kube_label(l, META "pod_container_port_protocol", text_of(m, port, "protocol"));
+    put_kube_label(l, META "pod_container_port_name", object_text(m, port, "name"));
+    put_kube_label(l, META "pod_container_port_number", object_text(m, port, "containerPort"));
+    put_kube_label(l, META "pod_container_port_protocol", object_text(m, port, "protocol"));
 }
 
 // What the annotations of a pod say about one type of profile.
@@ -157,7 +157,7 @@ struct wish {
     struct str port, port_name, path, path_prefix, scheme;
 };
 
-static bool is_port(struct str s)
+static bool is_port_number(struct str s)
 {
     uint64_t port;
     return s.n <= 5 && str_to_u64(s, 10, &port) && port && port <= 65535;
@@ -169,11 +169,11 @@ static bool is_wanted_port(const struct maker *m, const struct wish *w, struct j
                            size_t n_ports)
 {
     if (json_kind(port) == JSON_ABSENT)
-        return !w->port_name.n && (!w->port.n || is_port(w->port));
+        return !w->port_name.n && (!w->port.n || is_port_number(w->port));
     if (w->port_name.n)
-        return str_eq(text_of(m, port, "name"), w->port_name);
+        return str_eq(object_text(m, port, "name"), w->port_name);
     if (w->port.n)
-        return str_eq(text_of(m, port, "containerPort"), w->port);
+        return str_eq(object_text(m, port, "containerPort"), w->port);
     return n_ports == 1;
 }
 
@@ -181,14 +181,14 @@ static void put_wish(const struct maker *m, struct labels *l, const struct wish 
                      struct json container)
 {
     struct json meta = json_get(pod, "metadata");
-    struct str space = text_of(m, meta, "namespace"), name = text_of(m, container, "name");
-    struct str service = text_of(m, json_get(meta, "annotations"), "pyroscope.io/service_name");
+    struct str space = object_text(m, meta, "namespace"), name = object_text(m, container, "name");
+    struct str service = object_text(m, json_get(meta, "annotations"), "pyroscope.io/service_name");
     if (!service.n)
         service = str_from(
             arena_printf(m->arena, "%.*s/%.*s", (int)space.n, space.p, (int)name.n, name.p));
     put_kube_label(l, "service_name", service);
     put_kube_label(l, "namespace", space);
-    put_kube_label(l, "pod", text_of(m, meta, "name"));
+    put_kube_label(l, "pod", object_text(m, meta, "name"));
     put_kube_label(l, "container", name);
     if (w->profile)
         put_kube_label(l, "__profile_type__", str_from(w->profile));
@@ -202,7 +202,7 @@ static void add_container_port(struct maker *m, struct json pod, const struct la
                                struct json container, struct json port, const struct wish *w)
 {
     struct labels l = new_labels(m, pod_labels);
-    struct str number = text_of(m, port, "containerPort");
+    struct str number = object_text(m, port, "containerPort");
     put_container_labels(m, &l, container);
     put_port_labels(m, &l, port);
     if (w) {
@@ -210,7 +210,7 @@ static void add_container_port(struct maker *m, struct json pod, const struct la
         number = number.n ? number : w->port;
     }
     put_pod_metadata(m, &l, pod);
-    add_kube_target(m, &l, join_port(m, text_of(m, json_get(pod, "status"), "podIP"), number));
+    add_kube_target(m, &l, join_port(m, object_text(m, json_get(pod, "status"), "podIP"), number));
 }
 
 static size_t count_ports(struct json containers)
@@ -243,29 +243,29 @@ static void add_containers(struct maker *m, struct json pod, const struct labels
     }
 }
 
-static struct str annotation(const struct maker *m, struct json annotations, const char *prefix,
-                             const char *type, const char *name)
+static struct str annotation_value(const struct maker *m, struct json annotations,
+                                   const char *prefix, const char *type, const char *name)
 {
-    return text_of(m, annotations,
-                   arena_printf(m->arena, "%s%s%s%s", prefix, type, *type ? "." : "", name));
+    return object_text(m, annotations,
+                       arena_printf(m->arena, "%s%s%s%s", prefix, type, *type ? "." : "", name));
 }
 
 static void add_wish(struct maker *m, struct json pod, const struct labels *l, const char *prefix,
                      const char *type)
 {
     struct json annotations = json_get(json_get(pod, "metadata"), "annotations");
-    if (!str_eq(annotation(m, annotations, prefix, type, "scrape"), STR("true")))
+    if (!str_eq(annotation_value(m, annotations, prefix, type, "scrape"), STR("true")))
         return;
     struct wish w = {
         .profile = *type ? type : NULL,
-        .port = annotation(m, annotations, prefix, type, "port"),
-        .port_name = annotation(m, annotations, prefix, type, "port_name"),
-        .scheme = annotation(m, annotations, prefix, type, "scheme"),
+        .port = annotation_value(m, annotations, prefix, type, "port"),
+        .port_name = annotation_value(m, annotations, prefix, type, "port_name"),
+        .scheme = annotation_value(m, annotations, prefix, type, "scheme"),
     };
     if (*type)
-        w.path = annotation(m, annotations, prefix, type, "path");
+        w.path = annotation_value(m, annotations, prefix, type, "path");
     else
-        w.path_prefix = annotation(m, annotations, prefix, type, "path_prefix");
+        w.path_prefix = annotation_value(m, annotations, prefix, type, "path_prefix");
     add_containers(m, pod, l, "containers", &w);
 }
 
@@ -273,7 +273,7 @@ static void add_wish(struct maker *m, struct json pod, const struct labels *l, c
 static void add_wished(struct maker *m, struct json pod, const struct labels *l)
 {
     static const char *const types[] = {"cpu", "memory", "goroutine", "block", "mutex", "fgprof"};
-    struct str phase = text_of(m, json_get(pod, "status"), "phase");
+    struct str phase = object_text(m, json_get(pod, "status"), "phase");
     if (!str_eq(phase, STR("Running")))
         return;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -284,7 +284,7 @@ static void add_wished(struct maker *m, struct json pod, const struct labels *l)
 static void add_pod(struct maker *m, struct json pod)
 {
     // A pod that is starting has no address yet.
-    if (!text_of(m, json_get(pod, "status"), "podIP").n)
+    if (!object_text(m, json_get(pod, "status"), "podIP").n)
         return;
     struct labels l = new_labels(m, NULL);
     put_pod_labels(m, &l, pod);
@@ -328,12 +328,12 @@ static void put_slice_label(const struct maker *m, struct labels *l, const char 
 static void put_slice_labels(const struct maker *m, struct labels *l, struct json slice)
 {
     struct json meta = json_get(slice, "metadata"), labels = json_get(meta, "labels");
-    struct str space = text_of(m, meta, "namespace");
-    struct str service = text_of(m, labels, "kubernetes.io/service-name");
+    struct str space = object_text(m, meta, "namespace");
+    struct str service = object_text(m, labels, "kubernetes.io/service-name");
     put_kube_label(l, META "namespace", space);
     if (m->d->role == KUBE_ROLE_SLICE) {
-        put_kube_label(l, META "endpointslice_name", text_of(m, meta, "name"));
-        put_kube_label(l, META "endpointslice_address_type", text_of(m, slice, "addressType"));
+        put_kube_label(l, META "endpointslice_name", object_text(m, meta, "name"));
+        put_kube_label(l, META "endpointslice_address_type", object_text(m, slice, "addressType"));
         put_members(m, l, labels, META "endpointslice_label_", META "endpointslice_labelpresent_");
     } else {
         put_kube_label(l, META "endpoints_name", service);
@@ -352,35 +352,36 @@ static void put_slice_labels(const struct maker *m, struct labels *l, struct jso
 static void put_slice_port(const struct maker *m, struct labels *l, struct json port)
 {
     put_slice_label(m, l, META "endpointslice_port_name", META "endpoint_port_name",
-                    text_of(m, port, "name"));
+                    object_text(m, port, "name"));
     put_slice_label(m, l, META "endpointslice_port_protocol", META "endpoint_port_protocol",
-                    text_of(m, port, "protocol"));
-    put_slice_label(m, l, META "endpointslice_port", NULL, text_of(m, port, "port"));
+                    object_text(m, port, "protocol"));
+    put_slice_label(m, l, META "endpointslice_port", NULL, object_text(m, port, "port"));
     put_slice_label(m, l, META "endpointslice_port_app_protocol", NULL,
-                    text_of(m, port, "appProtocol"));
+                    object_text(m, port, "appProtocol"));
 }
 
 static void put_endpoint(const struct maker *m, struct labels *l, struct json endpoint)
 {
     struct json conditions = json_get(endpoint, "conditions");
     struct json target = json_get(endpoint, "targetRef");
-    struct str ready = text_of(m, conditions, "ready");
+    struct str ready = object_text(m, conditions, "ready");
     // The API says that an unknown readiness counts as ready.
     put_slice_label(m, l, META "endpointslice_endpoint_conditions_ready", META "endpoint_ready",
                     ready.n || m->d->role == KUBE_ROLE_SLICE ? ready : STR("true"));
     put_slice_label(m, l, META "endpointslice_endpoint_conditions_serving", NULL,
-                    text_of(m, conditions, "serving"));
+                    object_text(m, conditions, "serving"));
     put_slice_label(m, l, META "endpointslice_endpoint_conditions_terminating", NULL,
-                    text_of(m, conditions, "terminating"));
+                    object_text(m, conditions, "terminating"));
     put_slice_label(m, l, META "endpointslice_endpoint_hostname", META "endpoint_hostname",
-                    text_of(m, endpoint, "hostname"));
+                    object_text(m, endpoint, "hostname"));
     put_slice_label(m, l, META "endpointslice_endpoint_node_name", META "endpoint_node_name",
-                    text_of(m, endpoint, "nodeName"));
-    put_slice_label(m, l, META "endpointslice_endpoint_zone", NULL, text_of(m, endpoint, "zone"));
+                    object_text(m, endpoint, "nodeName"));
+    put_slice_label(m, l, META "endpointslice_endpoint_zone", NULL,
+                    object_text(m, endpoint, "zone"));
     put_slice_label(m, l, META "endpointslice_address_target_kind",
-                    META "endpoint_address_target_kind", text_of(m, target, "kind"));
+                    META "endpoint_address_target_kind", object_text(m, target, "kind"));
     put_slice_label(m, l, META "endpointslice_address_target_name",
-                    META "endpoint_address_target_name", text_of(m, target, "name"));
+                    META "endpoint_address_target_name", object_text(m, target, "name"));
 }
 
 // The container of a pod that declares the port of a service.
@@ -390,7 +391,7 @@ static void put_container_of_port(const struct maker *m, struct labels *l, struc
     for (struct json_each i = json_each(json_get(json_get(pod, "spec"), "containers"));
          json_next(&i);)
         for (struct json_each k = json_each(json_get(i.value, "ports")); json_next(&k);)
-            if (number.n && str_eq(text_of(m, k.value, "containerPort"), number)) {
+            if (number.n && str_eq(object_text(m, k.value, "containerPort"), number)) {
                 put_container_labels(m, l, i.value);
                 put_port_labels(m, l, k.value);
                 return;
@@ -411,7 +412,7 @@ static void add_endpoint(struct maker *m, struct json endpoint, struct json port
         bool more = json_next(&k), portless = !more;
         for (; host.n && m->n < TARGETS_MAX && (more || portless); more = json_next(&k)) {
             struct json port = portless ? none : k.value;
-            struct str number = text_of(m, port, "port");
+            struct str number = object_text(m, port, "port");
             struct labels l = new_labels(m, &base);
             put_slice_port(m, &l, port);
             if (pod.document) {
@@ -427,14 +428,14 @@ static void add_endpoint(struct maker *m, struct json endpoint, struct json port
 static void add_slice(struct maker *m, struct json slice)
 {
     struct labels l = new_labels(m, NULL);
-    struct str space = text_of(m, json_get(slice, "metadata"), "namespace");
+    struct str space = object_text(m, json_get(slice, "metadata"), "namespace");
     put_slice_labels(m, &l, slice);
     for (struct json_each i = json_each(json_get(slice, "endpoints")); json_next(&i);) {
         struct json target = json_get(i.value, "targetRef"), pod = {0};
-        struct str its = text_of(m, target, "namespace");
+        struct str its = object_text(m, target, "namespace");
         if (json_is(json_get(target, "kind"), "Pod"))
-            pod =
-                find_kube_object(m, m->view->pods, its.n ? its : space, text_of(m, target, "name"));
+            pod = find_kube_object(m, m->view->pods, its.n ? its : space,
+                                   object_text(m, target, "name"));
         add_endpoint(m, i.value, json_get(slice, "ports"), pod, &l);
     }
 }

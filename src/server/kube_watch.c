@@ -374,7 +374,7 @@ static enum next_step read_kube_list(struct kube_watch *w, const struct reading 
 {
     struct kube_page page;
     if (r->too_much) {
-        err_set(e, "a page of %u objects is larger than %d MiB, or there is no memory for it",
+        err_set(e, "a page of %u objects is larger than %d MiB, or does not fit into memory",
                 w->page, SCRAPE_DISCOVERY_MAX >> 20);
         w->page = w->page > 10 ? w->page / 10 : 1;
         return NEXT_LIST;
@@ -421,7 +421,7 @@ static enum next_step read_kube_events(struct kube_watch *w, struct reading *r, 
 static enum next_step read_kube_watch(struct kube_watch *w, struct reading *r, struct err *e)
 {
     if (r->too_much) {
-        err_set(e, "events of more than %d MiB arrived at once, or there is no memory for them",
+        err_set(e, "events of more than %d MiB arrived at once, or do not fit into memory",
                 EVENTS_MAX >> 20);
         return NEXT_LIST;
     }

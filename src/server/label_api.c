@@ -38,8 +38,8 @@ int api_check_range(struct call *c, int64_t start, int64_t end)
 }
 
 // All the matchers together: a series must satisfy every one.
-static int prepare(struct call *c, const struct message_list *list, int64_t start, int64_t end,
-                   struct store_select *select)
+static int prepare_label_select(struct call *c, const struct message_list *list, int64_t start,
+                                int64_t end, struct store_select *select)
 {
     const struct str *texts = list->items;
     struct store_matcher *all = NULL;
@@ -94,7 +94,8 @@ void api_profile_types(struct call *c)
     struct store_select select = {.tenant = c->tenant, .end = INT64_MAX};
     if (r->start || r->end) {
         struct message_list none = {0};
-        if (api_check_range(c, r->start, r->end) || prepare(c, &none, r->start, r->end, &select))
+        if (api_check_range(c, r->start, r->end) ||
+            prepare_label_select(c, &none, r->start, r->end, &select))
             return;
     }
     struct str *ids;
@@ -136,7 +137,7 @@ void api_label_names(struct call *c)
     struct labels_request *r = call_connect(c, &label_names_request_message);
     struct store_select select;
     if (!r || api_check_range(c, r->start, r->end) ||
-        prepare(c, &r->matchers, r->start, r->end, &select))
+        prepare_label_select(c, &r->matchers, r->start, r->end, &select))
         return;
     struct str *names;
     size_t n;
@@ -162,7 +163,7 @@ void api_label_values(struct call *c)
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "name is required");
         return;
     }
-    if (prepare(c, &r->matchers, r->start, r->end, &select))
+    if (prepare_label_select(c, &r->matchers, r->start, r->end, &select))
         return;
     struct str *values;
     size_t n;
@@ -183,7 +184,7 @@ void api_series(struct call *c)
     struct labels_request *r = call_connect(c, &sets_request_message);
     struct store_select select;
     if (!r || api_check_range(c, r->start, r->end) ||
-        prepare(c, &r->matchers, r->start, r->end, &select))
+        prepare_label_select(c, &r->matchers, r->start, r->end, &select))
         return;
     struct str *names = r->label_names.items;
     size_t n_names = r->label_names.n, n;

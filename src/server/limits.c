@@ -31,13 +31,14 @@ bool limits_is_tenant(struct str tenant)
     return true;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_limit_labels(const void *a, const void *b)
 {
     return str_cmp(((const struct store_label *)a)->name, ((const struct store_label *)b)->name);
 }
 
 // The start of the set, for a message.
-static const char *describe(const struct store_label *labels, size_t n, char *text, size_t size)
+static const char *describe_labels(const struct store_label *labels, size_t n, char *text,
+                                   size_t size)
 {
     size_t at = (size_t)snprintf(text, size, "{");
     for (size_t i = 0; i < n && at < size; i++) {
@@ -53,7 +54,8 @@ static const char *describe(const struct store_label *labels, size_t n, char *te
     return text;
 }
 
-static struct str find(const struct store_label *labels, size_t n, struct str name, bool *there)
+static struct str find_label_value(const struct store_label *labels, size_t n, struct str name,
+                                   bool *there)
 {
     for (size_t i = 0; i < n; i++)
         if (str_eq(labels[i].name, name)) {
@@ -89,28 +91,28 @@ int limits_labels(const struct server_limits *limits, struct store_label *labels
     *n = kept;
     if (*n == 0)
         return err_set(e, "error at least one label pair is required per profile");
-    find(labels, *n, STR("service_name"), &there);
+    find_label_value(labels, *n, STR("service_name"), &there);
     if (!there)
         labels[(*n)++] = (struct store_label){STR("service_name"), STR("unknown_service")};
     if (*n <= limits->labels)
-        qsort(labels, *n, sizeof *labels, by_name);
+        qsort(labels, *n, sizeof *labels, compare_limit_labels);
     else
         return err_set(e, "profile series '%s' has %zu label names; limit %u",
-                       describe(labels, *n, text, sizeof text), *n, limits->labels);
-    if (!find(labels, *n, STR("__name__"), &there).n)
+                       describe_labels(labels, *n, text, sizeof text), *n, limits->labels);
+    if (!find_label_value(labels, *n, STR("__name__"), &there).n)
         return err_set(e,
                        "invalid labels '%s' with error: invalid metric name: the label __name__ "
                        "is missing or empty",
-                       describe(labels, *n, text, sizeof text));
-    if (!find(labels, *n, STR("service_name"), &there).n)
+                       describe_labels(labels, *n, text, sizeof text));
+    if (!find_label_value(labels, *n, STR("service_name"), &there).n)
         return err_set(e, "invalid labels '%s' with error: service name is not provided",
-                       describe(labels, *n, text, sizeof text));
+                       describe_labels(labels, *n, text, sizeof text));
     for (size_t i = 0; i < *n; i++) {
         struct str name = labels[i].name, value = labels[i].value;
         int shown = name.n < 60 ? (int)name.n : 60;
         if (!name.n)
             return err_set(e, "invalid labels '%s' with error: a label has an empty name",
-                           describe(labels, *n, text, sizeof text));
+                           describe_labels(labels, *n, text, sizeof text));
         if (name.n > limits->label_name)
             return err_set(e, "label name too long: '%.*s...' has %zu bytes; limit %u", shown,
                            name.p, name.n, limits->label_name);
@@ -121,14 +123,14 @@ int limits_labels(const struct server_limits *limits, struct store_label *labels
             return err_set(e, "label '%.*s': name or value is not valid UTF-8", shown, name.p);
         if (i && str_eq(name, labels[i - 1].name))
             return err_set(e, "profile with labels '%s' has duplicate label name: '%.*s'",
-                           describe(labels, *n, text, sizeof text), shown, name.p);
+                           describe_labels(labels, *n, text, sizeof text), shown, name.p);
     }
     return 0;
 }
 
 // --- times ---
 
-static const char *time_text(int64_t nanos, char text[32])
+static const char *limit_time_text(int64_t nanos, char text[32])
 {
     time_t seconds = (time_t)(nanos / 1000000000);
     struct tm utc;
@@ -148,10 +150,11 @@ int limits_time(const struct server_limits *limits, int64_t time, int64_t oldest
         e,
         "profile with labels '%s' is outside of ingestion window (profile timestamp: %s, "
         "the ingestion window %s at %s); %s",
-        describe(labels, n, text, sizeof text), time_text(time, at), early ? "starts" : "ends",
-        time_text(early ? oldest_now - limits->past : now + limits->future, bound),
+        describe_labels(labels, n, text, sizeof text), limit_time_text(time, at),
+        early ? "starts" : "ends",
+        limit_time_text(early ? oldest_now - limits->past : now + limits->future, bound),
         early ? "limits.past bounds it, `kiln push --backfill` sends older profiles"
-              : "limits.future bounds it: is the sender's clock right?");
+              : "limits.future bounds it; check the sender's clock");
 }
 
 // --- profiles ---

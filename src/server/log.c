@@ -19,7 +19,7 @@ enum { LINE_MOST = 4096, VALUE_MOST = 1000 };
 // So many lines may come at once, and one each PERIOD: who causes lines must not fill the disk.
 enum { BURST = 1000, PERIOD = 20000000 };
 
-static bool is_plain(const char *text)
+static bool is_plain_log_value(const char *text)
 {
     size_t n = 0;
     while ((unsigned char)text[n] > ' ' && !strchr("\"=\x7f", text[n]))
@@ -29,7 +29,7 @@ static bool is_plain(const char *text)
 
 static void put_value(struct out *out, const char *text)
 {
-    if (is_plain(text)) {
+    if (is_plain_log_value(text)) {
         out_text(out, text);
         return;
     }

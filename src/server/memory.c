@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 // The number in a file; UINT64_MAX if there is none, or it says "max".
-static uint64_t read_limit(const char *path)
+static uint64_t read_memory_limit(const char *path)
 {
     FILE *f = fopen(path, "re");
     unsigned long long n = 0;
@@ -23,7 +23,7 @@ static uint64_t cgroup_limit(const char *root, const char *file, char *group)
     for (;;) {
         char path[1024];
         if ((size_t)snprintf(path, sizeof path, "%s%s/%s", root, group, file) < sizeof path) {
-            uint64_t limit = read_limit(path);
+            uint64_t limit = read_memory_limit(path);
             if (limit < least)
                 least = limit;
         }

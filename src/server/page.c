@@ -2,7 +2,7 @@
 
 #include "net/pages.h"
 
-static void guard(struct call *c, const char *cache)
+static void put_security_headers(struct call *c, const char *cache)
 {
     web_answer_header(c->x, "X-Content-Type-Options", "nosniff");
     web_answer_header(c->x, "Content-Security-Policy", pages_policy);
@@ -12,7 +12,7 @@ static void guard(struct call *c, const char *cache)
 void page_document(struct call *c)
 {
     struct err e = {""};
-    guard(c, "no-store");
+    put_security_headers(c, "no-store");
     if (pages_available(&e)) {
         c->x->status = 404;
         c->x->type = "text/plain; charset=utf-8";
@@ -33,7 +33,7 @@ bool page_file(struct call *c, struct str path)
     if (!str_starts(path, STR("/ui/")) || !pages_find(str_from_to(path, 4, path.n), &asset))
         return false;
     c->x->type = asset.type;
-    guard(c, "max-age=31536000, immutable");
+    put_security_headers(c, "max-age=31536000, immutable");
     if (asset.gzipped.n && c->x->may_gzip) {
         c->x->may_gzip = false; // it is
         web_answer_header(c->x, "Content-Encoding", "gzip");

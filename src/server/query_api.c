@@ -101,7 +101,7 @@ int api_merge_select(struct call *c, const struct merge_request *r, struct store
         read_traces(c, r, select))
         return -1;
     if (r->profile_ids.n > 1) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "profile_id_selector: %zu ids; one at a time",
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "profile_id_selector: %zu ids; limit 1",
                   r->profile_ids.n);
         return -1;
     }
@@ -268,7 +268,7 @@ static struct pprof_profile *profile_message(struct call *c, const struct model_
     if (!codec_write_pprof(p, &out, &e))
         message = message_read_proto(&pprof_message, c->arena, (const uint8_t *)out.p, out.n, &e);
     if (!message)
-        call_fail(c, CALL_UNKNOWN, 0, "the profile cannot be written: %s", e.message);
+        call_fail(c, CALL_UNKNOWN, 0, "cannot write the profile: %s", e.message);
     return message;
 }
 
@@ -347,7 +347,7 @@ int api_dot(struct call *c, const struct merge_request *r, struct out *out)
     report.o.label_units = model_label_units(p, c->arena, NULL, NULL);
     report.total = report_total(p, 0, false);
     if (report_write(&report, out, &e)) {
-        call_fail(c, CALL_UNKNOWN, 0, "the graph cannot be drawn: %s", e.message);
+        call_fail(c, CALL_UNKNOWN, 0, "cannot draw the graph: %s", e.message);
         return -1;
     }
     return 0;

@@ -185,7 +185,7 @@ static bool is_trusted(struct call *c)
 
 // Whether the store would take what is made of the body, so that one that it would not take need
 // not be sent. False: the call is answered.
-static bool has_room(struct call *c, const struct route *route)
+static bool has_route_room(struct call *c, const struct route *route)
 {
     uint64_t n = 0;
     struct str length = web_header(c->x, "Content-Length");
@@ -223,7 +223,7 @@ bool routes_admit(void *context, struct web_exchange *x)
     }
     if (auth_admit(&c, route->scope))
         return false;
-    if (!allows_method(&c, route) || !has_room(&c, route)) {
+    if (!allows_method(&c, route) || !has_route_room(&c, route)) {
         tenants_release(c.server, x->owner);
         return false;
     }
@@ -267,5 +267,5 @@ void routes_handle(void *context, struct web_exchange *x)
 void routes_late(void *context, struct web_exchange *x)
 {
     struct call c = call_of(context, x);
-    call_fail_budget(&c, "waiting to be answered:");
+    call_fail_budget(&c, "waiting for a worker:");
 }

@@ -67,7 +67,7 @@ const char *rules_metric(struct str type)
 }
 
 // What values of a window are divided by.
-static double divisor(const struct function_rule *rule)
+static double rule_divisor(const struct function_rule *rule)
 {
     double seconds = (double)rule->window / 1e9;
     const char *metric = rules_metric(rule->type);
@@ -101,7 +101,7 @@ static bool wait_nanos(struct rules *r, int64_t nanos)
 }
 
 // After each question: most of the time is for others.
-static void rest(struct rules *r, struct arena *arena, int64_t *worked)
+static void pause_rules(struct rules *r, struct arena *arena, int64_t *worked)
 {
     int64_t now = (int64_t)process_clock_ns(CLOCK_THREAD_CPUTIME_ID), used = now - *worked;
     *worked = now;
@@ -113,7 +113,7 @@ static void rest(struct rules *r, struct arena *arena, int64_t *worked)
     arena_check(arena);
 }
 
-static int by_total(const void *a, const void *b)
+static int compare_rule_totals(const void *a, const void *b)
 {
     const struct query_cost *x = a, *y = b;
     return x->total > y->total ? -1 : x->total < y->total ? 1 : str_cmp(x->name, y->name);
@@ -162,7 +162,7 @@ static int list_functions(struct rules *r, const struct function_rule *rule,
             f->items[n++] = f->items[i];
     }
     if (n)
-        qsort(f->items, n, sizeof *f->items, by_total);
+        qsort(f->items, n, sizeof *f->items, compare_rule_totals);
     for (size_t i = 0; i < n && names->n < rule->limit; i++)
         add_name(names, f->items[i].name, arena);
     return 0;
@@ -174,8 +174,8 @@ static void put_name(struct out *out, const char *name, struct str value)
     metrics_put_label(out, name, value);
 }
 
-static const char *write_labels(const struct function_rule *rule, struct str function,
-                                const struct query_series *s, struct arena *arena)
+static const char *write_rule_labels(const struct function_rule *rule, struct str function,
+                                     const struct query_series *s, struct arena *arena)
 {
     struct out out;
     out_init_arena(&out, arena);
@@ -201,11 +201,11 @@ static void add_series(const struct function_rule *rule, struct str function,
         const struct query_point *p = s->n_points ? &s->points[s->n_points - 1] : NULL;
         if (!p || p->time == origin)
             continue;
-        double per = divisor(rule);
+        double per = rule_divisor(rule);
         result->series = arena_push(keep, result->series, result->n, cap, sizeof *result->series);
         result->series[result->n++] = (struct rule_series){
             .metric = rules_metric(rule->type),
-            .labels = write_labels(rule, function, s, keep),
+            .labels = write_rule_labels(rule, function, s, keep),
             .values = {
                 [OF_TOTAL] = p->total / per, [OF_SELF] = p->self / per, [OF_ALL] = p->value / per}};
     }
@@ -242,7 +242,7 @@ static int ask_rule(struct rules *r, const struct function_rule *rule, int64_t e
                                            .aggregation = QUERY_SUM,
                                            .limit = rule->limit};
     code = list_functions(r, rule, &select, arena, &names, e);
-    rest(r, arena, &worked);
+    pause_rules(r, arena, &worked);
     for (size_t i = 0; i < names.n && result->n < rule->limit && !code; i++) {
         struct store_filter filter = {.function = names.items[i]};
         struct store_answer answer = {0};
@@ -252,13 +252,13 @@ static int ask_rule(struct rules *r, const struct function_rule *rule, int64_t e
         code = query_series(r->server->store, &select, &options, arena, &series, &n, &answer, e);
         if (!code)
             add_series(rule, names.items[i], series, n, select.start, keep, result, &cap);
-        rest(r, arena, &worked);
+        pause_rules(r, arena, &worked);
     }
     return code;
 }
 
-static int evaluate(struct rules *r, const struct function_rule *rule, int64_t end,
-                    struct rule_result *result, struct err *e)
+static int evaluate_window(struct rules *r, const struct function_rule *rule, int64_t end,
+                           struct rule_result *result, struct err *e)
 {
     struct budget_account *all = &r->server->memory;
     size_t part = all->limit / MEMORY_PART;
@@ -297,7 +297,7 @@ static void evaluate_rule(struct rules *r, size_t i, int64_t end)
     struct rule_result result = {0};
     struct err e = {""};
     const struct function_rule *rule = &r->config->rules[i];
-    int code = evaluate(r, rule, end, &result, &e);
+    int code = evaluate_window(r, rule, end, &result, &e);
     result.end = end;
     result.of = end;
     pthread_mutex_lock(&r->worker.lock);
@@ -315,8 +315,8 @@ static void evaluate_rule(struct rules *r, size_t i, int64_t end)
     if (!warn)
         return;
     r->last_warning = budget_now();
-    server_log("warn", "a rule cannot be evaluated for its last window", "component", "rules",
-               "query", rule->query.p, "tenant", rule->tenant.p, "error", e.message, NULL);
+    server_log("warn", "cannot evaluate a rule for its last window", "component", "rules", "query",
+               rule->query.p, "tenant", rule->tenant.p, "error", e.message, NULL);
 }
 
 // With the lock held.
@@ -393,7 +393,7 @@ struct rules *rules_new(struct server *s)
                                 .interrupt = cancel_rule,
                                 .context = r,
                                 .component = "rules",
-                                .failure = "no rule will be evaluated"};
+                                .failure = "rules are off"};
     worker_init(&r->worker);
     return r;
 }
@@ -429,9 +429,9 @@ static int by_labels(const void *a, const void *b)
 }
 
 static const char *const help[N_OF] = {
-    [OF_TOTAL] = "What a function and what it calls amounted to in the last window of its rule.",
-    [OF_SELF] = "The same without what it calls.",
-    [OF_ALL] = "What everything amounted to that the rule's query selects, for a share.",
+    [OF_TOTAL] = "Cost of a function including its callees in the last window of its rule.",
+    [OF_SELF] = "Cost of a function without its callees in the last window of its rule.",
+    [OF_ALL] = "Total of the query of a rule, to compute shares.",
 };
 static const char *const kinds[N_OF] = {"", "self_", "service_"};
 
@@ -494,7 +494,7 @@ void rules_answer(struct call *c)
     pthread_mutex_unlock(&r->worker.lock);
     if (!written) {
         out_fini(&out);
-        call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "the metrics need too much memory");
+        call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "out of memory for metrics");
         return;
     }
     c->x->type = "text/plain; version=0.0.4; charset=utf-8";
@@ -510,9 +510,9 @@ void rules_metrics(struct call *c)
     pthread_mutex_unlock(&r->worker.lock);
     out_printf(&c->x->body_out,
                "# HELP kiln_rules_evaluated_total Windows of rules that were evaluated.\n"
-               "# TYPE kiln_rules_evaluated_total counter\nkiln_rules_evaluated_total %" PRIu64 "\n"
-               "# HELP kiln_rules_failed_total Windows of rules that could not be evaluated.\n"
-               "# TYPE kiln_rules_failed_total counter\nkiln_rules_failed_total %" PRIu64 "\n"
+               "# TYPE kiln_rules_evaluated_total counter\nkiln_rules_evaluated_total %" PRIu64
+               "\n# HELP kiln_rules_failed_total Windows of rules whose evaluation failed.\n# TYPE "
+               "kiln_rules_failed_total counter\nkiln_rules_failed_total %" PRIu64 "\n"
                "# HELP kiln_rules_cpu_seconds_total CPU time of rules.\n"
                "# TYPE kiln_rules_cpu_seconds_total counter\nkiln_rules_cpu_seconds_total %.6f\n",
                evaluated, failed, (double)nanos / 1e9);

@@ -160,7 +160,7 @@ static void took_source(void *context, struct net_answer *answer)
         pthread_cond_broadcast(&s->wanted);
     } else if ((arena = arena_new(0))) {
         snprintf(status, sizeof status, "%d", answer->status);
-        server_log("error", "http_sd: the URL gives no targets; the last ones stay", "url",
+        server_log("error", "http_sd: no targets in the response; keeping the last targets", "url",
                    scrape_shown_url(source->discovery->places[0].p, arena), "status", status,
                    "error", answer->error.message, NULL);
     }
@@ -182,7 +182,7 @@ static int64_t ask_sources(struct scraper *s, int64_t time)
             if (begin_request(s, &at->discovery->auth, at->discovery->places[0].p,
                               at->config->timeout, SCRAPE_DISCOVERY_MAX, took_source, at, &e)) {
                 at->busy = false;
-                server_log("error", "http_sd: the URL cannot be asked", "job", at->config->job.p,
+                server_log("error", "http_sd: cannot fetch targets", "job", at->config->job.p,
                            "error", e.message, NULL);
             }
         }
@@ -309,7 +309,7 @@ static int64_t ask_targets(struct scraper *s, int64_t time)
     return first;
 }
 
-static int64_t do_what_is_due(struct scraper *s)
+static int64_t run_due_scrapes(struct scraper *s)
 {
     int64_t time = scrape_now();
     if (s->found) {
@@ -334,7 +334,7 @@ static void *send_requests(void *context)
     struct scraper *s = context;
     pthread_mutex_lock(&s->lock);
     while (!s->stop) {
-        int64_t wait = do_what_is_due(s) / 1000000;
+        int64_t wait = run_due_scrapes(s) / 1000000;
         pthread_mutex_unlock(&s->lock);
         net_client_wait(s->client, wait < 1 ? 1 : wait > IDLE_MS ? IDLE_MS : (int)wait);
         pthread_mutex_lock(&s->lock);
@@ -356,7 +356,7 @@ static unsigned most_requests(void)
                                    : (unsigned)most;
 }
 
-static size_t lesser(size_t a, size_t b)
+static size_t lesser_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -371,8 +371,8 @@ static void share_memory(struct scraper *s)
         budget_charge(&server->memory, server->scraping);
     }
     size_t eighth = server->scraping / 8;
-    s->room = lesser(2 * eighth, ANSWERS_MAX); // twice: under way, and waiting
-    s->remembered = (struct budget_account){.limit = lesser(eighth, REMEMBERED_MAX)};
+    s->room = lesser_of(2 * eighth, ANSWERS_MAX); // twice: under way, and waiting
+    s->remembered = (struct budget_account){.limit = lesser_of(eighth, REMEMBERED_MAX)};
     s->finding.account = (struct budget_account){.owner = "target discovery", .limit = 3 * eighth};
 }
 
@@ -384,7 +384,7 @@ static void start_threads(struct scraper *s)
         return;
     s->client = net_client_new(&e);
     if (!s->client) {
-        server_log("error", "nothing will be scraped", "error", e.message, NULL);
+        server_log("error", "scraping is off", "error", e.message, NULL);
         return;
     }
     share_memory(s);
@@ -398,7 +398,7 @@ static void start_threads(struct scraper *s)
     s->finder_started = scrape_thread(&s->finder, scrape_find, s);
     s->started = scrape_thread(&s->thread, send_requests, s);
     if (!s->takers[0].started || !s->finder_started || !s->started)
-        server_log("error", "nothing will be scraped", "error", e.message, NULL);
+        server_log("error", "scraping is off", "error", e.message, NULL);
 }
 
 struct scraper *scraper_start(struct server *server, const struct server_config *config)

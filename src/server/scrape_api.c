@@ -69,7 +69,7 @@ void scrape_targets(struct call *c)
 
 // --- /metrics ---
 
-static struct str label_of(const struct scrape_target *t, struct str name)
+static struct str target_label(const struct scrape_target *t, struct str name)
 {
     for (size_t i = 0; i < t->n_labels; i++)
         if (str_eq(t->labels[i].name, name))
@@ -85,7 +85,7 @@ static void put_target(struct out *out, const char *metric, const struct scrape_
     out_char(out, ',');
     metrics_put_label(out, "job", t->config->job);
     out_char(out, ',');
-    metrics_put_label(out, "instance", label_of(t, STR("instance")));
+    metrics_put_label(out, "instance", target_label(t, STR("instance")));
     out_char(out, ',');
     metrics_put_label(out, "profile", t->profile->name);
     out_printf(out, "} %.6g\n", value);
@@ -93,13 +93,13 @@ static void put_target(struct out *out, const char *metric, const struct scrape_
 
 static void put_targets(struct out *out, const struct scraper *s, const struct call *c)
 {
-    out_text(out, "# HELP kiln_scrape_up Whether the last scrape of a target went well.\n"
-                  "# TYPE kiln_scrape_up gauge\n");
+    out_text(out, "# HELP kiln_scrape_up Whether the last scrape of a target succeeded.\n# TYPE "
+                  "kiln_scrape_up gauge\n");
     for (const struct scrape_state *at = s->states; at; at = at->next)
         if (at->target && at->health.last && metrics_may_see(c, at->target->tenant))
             put_target(out, "kiln_scrape_up", at->target, at->health.up);
-    out_text(out, "# HELP kiln_scrape_duration_seconds How long the last scrape took.\n"
-                  "# TYPE kiln_scrape_duration_seconds gauge\n");
+    out_text(out, "# HELP kiln_scrape_duration_seconds Duration of the last scrape.\n# TYPE "
+                  "kiln_scrape_duration_seconds gauge\n");
     for (const struct scrape_state *at = s->states; at; at = at->next)
         if (at->target && at->health.last && metrics_may_see(c, at->target->tenant))
             put_target(out, "kiln_scrape_duration_seconds", at->target, at->health.duration);
@@ -125,7 +125,7 @@ static void put_watches(struct out *out, const struct scraper *s)
     put_total(out, "kiln_kubernetes_failures_total",
               "Lists and watches that failed; they are tried again.", s->kube.failures);
     put_total(out, "kiln_kubernetes_objects_dropped_total",
-              "Objects that are too large, or that there is no memory for.", s->kube.dropped);
+              "Objects that are too large or do not fit into memory.", s->kube.dropped);
     out_printf(out,
                "# HELP kiln_kubernetes_objects Objects that targets are made of.\n"
                "# TYPE kiln_kubernetes_objects gauge\nkiln_kubernetes_objects %zu\n",
@@ -141,7 +141,7 @@ void scrape_metrics(struct call *c)
     out_init_budget(&out, SHOWN_MAX, &c->x->budget);
     pthread_mutex_lock(&s->lock);
     put_total(&out, "kiln_scrapes_total", "Scrapes.", s->scrapes);
-    put_total(&out, "kiln_scrapes_failed_total", "Scrapes that gave no profile.", s->failed);
+    put_total(&out, "kiln_scrapes_failed_total", "Scrapes that failed.", s->failed);
     put_watches(&out, s);
     put_targets(&out, s, c);
     pthread_mutex_unlock(&s->lock);

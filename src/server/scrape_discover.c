@@ -7,7 +7,7 @@ enum { LABELS_MAX = 256 }; // of a group: looked up one by one
 
 static const struct str default_tenant = STR("anonymous");
 
-static struct str find(const struct store_label *labels, size_t n, struct str name)
+static struct str find_target(const struct store_label *labels, size_t n, struct str name)
 {
     for (size_t i = 0; i < n; i++)
         if (str_eq(labels[i].name, name))
@@ -15,7 +15,7 @@ static struct str find(const struct store_label *labels, size_t n, struct str na
     return (struct str){NULL, 0};
 }
 
-static void escape(struct out *out, struct str s)
+static void escape_target(struct out *out, struct str s)
 {
     static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < s.n; i++) {
@@ -35,9 +35,9 @@ void scrape_put_parameter(struct out *out, struct str name, struct str value, bo
 {
     out_char(out, *first ? '?' : '&');
     *first = false;
-    escape(out, name);
+    escape_target(out, name);
     out_char(out, '=');
-    escape(out, value);
+    escape_target(out, value);
 }
 
 int64_t scrape_seconds(const struct scrape_target *t)
@@ -53,10 +53,10 @@ static const char *make_url(struct scrape_job *job, const struct scrape_profile 
 {
     const struct scrape_config *c = job->config;
     struct out *out = &job->text;
-    struct str scheme = find(labels, n, STR("__scheme__"));
-    struct str address = find(labels, n, STR("__address__"));
-    struct str prefix_label = find(labels, n, STR("__profile_path_prefix__"));
-    struct str path = find(labels, n, STR("__profile_path__"));
+    struct str scheme = find_target(labels, n, STR("__scheme__"));
+    struct str address = find_target(labels, n, STR("__address__"));
+    struct str prefix_label = find_target(labels, n, STR("__profile_path_prefix__"));
+    struct str path = find_target(labels, n, STR("__profile_path__"));
     path = path.n ? path : p->path;
     bool first = memchr(path.p, '?', path.n) == NULL;
     out->n = 0;
@@ -79,21 +79,22 @@ static const char *make_url(struct scrape_job *job, const struct scrape_profile 
     return arena_copy(job->arena, out->p, out->n);
 }
 
-static struct str copy_text(struct arena *arena, struct str s)
+static struct str copy_target_text(struct arena *arena, struct str s)
 {
     return (struct str){arena_copy(arena, s.p, s.n), s.n};
 }
 
-static void add(struct store_label *labels, size_t *n, struct str name, struct str value)
+static void add_discovered_label(struct store_label *labels, size_t *n, struct str name,
+                                 struct str value)
 {
-    if (value.n && !find(labels, *n, name).p)
+    if (value.n && !find_target(labels, *n, name).p)
         labels[(*n)++] = (struct store_label){name, value};
 }
 
 // A text that lives as long as the targets.
-static struct str keep_text(const struct scrape_job *job, struct str s)
+static struct str keep_target_text(const struct scrape_job *job, struct str s)
 {
-    return job->scratch ? copy_text(job->arena, s) : s;
+    return job->scratch ? copy_target_text(job->arena, s) : s;
 }
 
 // What the series carries: everything that is not private, and a service's name.
@@ -108,12 +109,12 @@ static void series_labels(const struct scrape_job *job, const struct store_label
     for (size_t i = 0; i < n; i++)
         if (!str_starts(labels[i].name, STR("__")))
             target->labels[target->n_labels++] = (struct store_label){
-                keep_text(job, labels[i].name), keep_text(job, labels[i].value)};
-    add(target->labels, &target->n_labels, STR("instance"),
-        keep_text(job, find(labels, n, STR("__address__"))));
-    add(target->labels, &target->n_labels, STR("service_name"),
-        find(target->labels, target->n_labels, STR("job")));
-    add(target->labels, &target->n_labels, STR("service_name"), c->job);
+                keep_target_text(job, labels[i].name), keep_target_text(job, labels[i].value)};
+    add_discovered_label(target->labels, &target->n_labels, STR("instance"),
+                         keep_target_text(job, find_target(labels, n, STR("__address__"))));
+    add_discovered_label(target->labels, &target->n_labels, STR("service_name"),
+                         find_target(target->labels, target->n_labels, STR("job")));
+    add_discovered_label(target->labels, &target->n_labels, STR("service_name"), c->job);
 }
 
 static const char *make_key(struct scrape_job *job, const struct scrape_target *t)
@@ -209,37 +210,37 @@ static int add_target(struct scrape_job *job, const struct target_group *group, 
     for (size_t i = 0; i < group->n_labels; i++)
         if (!discovered || !c->tenant.n || !str_eq(group->labels[i].name, STR("__tenant_id__")))
             // Copies: the answer of a discovery URL is freed when the next one comes.
-            labels[n++] = (struct store_label){copy_text(arena, group->labels[i].name),
-                                               copy_text(arena, group->labels[i].value)};
-    address = copy_text(arena, address);
-    add(labels, &n, STR("__address__"), address);
-    add(labels, &n, STR("__scheme__"), c->scheme);
-    add(labels, &n, STR("job"), c->job);
+            labels[n++] = (struct store_label){copy_target_text(arena, group->labels[i].name),
+                                               copy_target_text(arena, group->labels[i].value)};
+    address = copy_target_text(arena, address);
+    add_discovered_label(labels, &n, STR("__address__"), address);
+    add_discovered_label(labels, &n, STR("__scheme__"), c->scheme);
+    add_discovered_label(labels, &n, STR("job"), c->job);
     for (size_t i = 0; i < c->n_params; i++)
-        add(labels, &n,
-            str_from(
-                arena_printf(arena, "__param_%.*s", (int)c->params[i].name.n, c->params[i].name.p)),
-            c->params[i].value);
+        add_discovered_label(labels, &n,
+                             str_from(arena_printf(arena, "__param_%.*s", (int)c->params[i].name.n,
+                                                   c->params[i].name.p)),
+                             c->params[i].value);
     if (scrape_relabel(job->rules, &labels, &n, arena, &keep, e))
         return -1;
-    address = find(labels, n, STR("__address__"));
+    address = find_target(labels, n, STR("__address__"));
     if (!keep || !address.n)
         return 0;
-    struct str tenant = find(labels, n, STR("__tenant_id__"));
+    struct str tenant = find_target(labels, n, STR("__tenant_id__"));
     if (!tenant.n)
         tenant = c->tenant.n ? c->tenant : default_tenant;
-    struct str scheme = find(labels, n, STR("__scheme__"));
+    struct str scheme = find_target(labels, n, STR("__scheme__"));
     if (check_target(tenant, scheme.n ? scheme : c->scheme, address, e))
         return -1;
-    if (check_path(find(labels, n, STR("__profile_path__")), address, e) ||
-        check_path(find(labels, n, STR("__profile_path_prefix__")), address, e))
+    if (check_path(find_target(labels, n, STR("__profile_path__")), address, e) ||
+        check_path(find_target(labels, n, STR("__profile_path_prefix__")), address, e))
         return -1;
     if (job->addresses++ >= c->target_limit)
         return err_set(e, "more than %u targets (target_limit)", c->target_limit);
-    tenant = keep_text(job, tenant);
+    tenant = keep_target_text(job, tenant);
     for (size_t i = 0; i < c->n_profiles; i++) {
         if (!c->profiles[i].enabled ||
-            !is_profile_type(&c->profiles[i], find(labels, n, STR("__profile_type__"))))
+            !is_profile_type(&c->profiles[i], find_target(labels, n, STR("__profile_type__"))))
             continue;
         struct scrape_target target = {.config = c, .profile = &c->profiles[i], .tenant = tenant};
         target.url = make_url(job, target.profile, labels, n);

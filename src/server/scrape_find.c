@@ -63,7 +63,7 @@ static int read_file_groups(const char *name, int fd, struct arena *arena,
 
 static void log_unread(const struct scrape_config *c, const struct err *e)
 {
-    server_log("error", "targets cannot be read", "job", c->job.p, "error", e->message, NULL);
+    server_log("error", "cannot read targets", "job", c->job.p, "error", e->message, NULL);
 }
 
 static void add_file(struct scrape_job *job, const char *name, struct scrape_targets *targets)
@@ -251,7 +251,7 @@ static int find_targets(struct scraper *s, const struct server_config *config, s
         if (targets->unusable > unusable) {
             char n[24];
             snprintf(n, sizeof n, "%zu", targets->unusable - unusable);
-            server_log("warn", "targets cannot be used", "job", c->job.p, "targets", n, "error",
+            server_log("warn", "cannot use targets", "job", c->job.p, "targets", n, "error",
                        targets->why.message, NULL);
             targets->unusable = 0;
         }
@@ -300,7 +300,7 @@ static bool publish_targets(struct scraper *s, struct scrape_settings *settings,
     struct arena *scratch = g ? arena_new(0) : NULL;
     if (!g || !scratch) {
         if (!s->finding.cancelled)
-            server_log("error", "scrape targets were not taken over: the old ones stay", "error",
+            server_log("error", "cannot reload scrape targets; keeping the old ones", "error",
                        g ? "out of memory" : e.message, NULL);
         if (g)
             arena_free(g->arena);
@@ -321,7 +321,7 @@ static bool publish_targets(struct scraper *s, struct scrape_settings *settings,
 }
 
 // With the lock held, but for the time of looking.
-static int64_t search(struct scraper *s)
+static int64_t search_targets(struct scraper *s)
 {
     int64_t refresh = 3600 * SECOND, begun = scrape_now();
     struct server_config *config = s->pending;
@@ -344,7 +344,7 @@ static int64_t search(struct scraper *s)
         settings->refs++;
         scrape_settings_unref(s->settings);
         s->settings = settings;
-        server_log("info", "scrape targets taken over", NULL);
+        server_log("info", "scrape targets reloaded", NULL);
     }
     // After a failure the refresh is that of the old targets: not known here, so soon.
     if (!good)
@@ -368,7 +368,7 @@ void *scrape_find(void *context)
             pthread_mutex_lock(&s->lock);
         } else if (s->search || next <= now) {
             changed = INT64_MAX;
-            due = search(s);
+            due = search_targets(s);
             // A cluster that changes all the time takes a tenth of a CPU at most.
             int64_t pause = 10 * (scrape_now() - now);
             rested = scrape_now() + (pause > SECOND ? pause : SECOND);

@@ -14,12 +14,12 @@ struct labels {
 };
 
 // A text that was written into l->text, and takes no more than it needs.
-static struct str keep_text(const struct labels *l)
+static struct str keep_relabel_text(const struct labels *l)
 {
     return (struct str){arena_copy(l->arena, l->text->p, l->text->n), l->text->n};
 }
 
-static struct str get(const struct labels *l, struct str name)
+static struct str get_relabeled(const struct labels *l, struct str name)
 {
     for (size_t i = 0; i < l->n; i++)
         if (str_eq(l->items[i].name, name))
@@ -28,7 +28,7 @@ static struct str get(const struct labels *l, struct str name)
 }
 
 // An empty value takes the label away.
-static void set(struct labels *l, struct str name, struct str value)
+static void set_relabeled(struct labels *l, struct str name, struct str value)
 {
     size_t i = 0;
     while (i < l->n && !str_eq(l->items[i].name, name))
@@ -61,7 +61,7 @@ struct scrape_rules {
 // Of one rule on one text.
 enum { MATCH_STEPS = 100000, MATCH_KIB = 1024 };
 
-static bool matches(struct labels *l, const struct pattern *p, struct str text)
+static bool matches_rule(struct labels *l, const struct pattern *p, struct str text)
 {
     int r =
         pcre2_match(p->code, (PCRE2_SPTR)(text.n ? text.p : ""), text.n, 0, 0, p->match, p->limits);
@@ -69,7 +69,7 @@ static bool matches(struct labels *l, const struct pattern *p, struct str text)
     return r > 0;
 }
 
-static struct str group(const struct pattern *p, struct str text, struct str name)
+static struct str expand_group(const struct pattern *p, struct str text, struct str name)
 {
     uint64_t number;
     uint32_t count = pcre2_get_ovector_count(p->match);
@@ -91,8 +91,8 @@ static struct str group(const struct pattern *p, struct str text, struct str nam
 }
 
 // $1, ${1}, ${name} and $$, as in Go.
-static struct str expand(const struct labels *l, const struct pattern *p, struct str text,
-                         struct str format)
+static struct str expand_replacement(const struct labels *l, const struct pattern *p,
+                                     struct str text, struct str format)
 {
     struct out *out = l->text;
     out->n = 0;
@@ -116,10 +116,10 @@ static struct str expand(const struct labels *l, const struct pattern *p, struct
                            (c >= 'A' && c <= 'Z') || c == '_'))
                 break;
         }
-        out_str(out, group(p, text, str_from_to(format, from, to)));
+        out_str(out, expand_group(p, text, str_from_to(format, from, to)));
         i = braced ? to : to - 1;
     }
-    return keep_text(l);
+    return keep_relabel_text(l);
 }
 
 static struct str change_case(struct arena *arena, struct str s, bool upper)
@@ -133,54 +133,56 @@ static struct str change_case(struct arena *arena, struct str s, bool upper)
     return (struct str){text, s.n};
 }
 
-static struct str join(const struct labels *l, const struct relabel_rule *r)
+static struct str join_source_labels(const struct labels *l, const struct relabel_rule *r)
 {
     l->text->n = 0;
     for (size_t i = 0; i < r->n_source; i++) {
         if (i)
             out_str(l->text, r->separator);
-        out_str(l->text, get(l, r->source[i]));
+        out_str(l->text, get_relabeled(l, r->source[i]));
     }
-    return keep_text(l);
+    return keep_relabel_text(l);
 }
 
 static void map_names(struct labels *l, const struct relabel_rule *r, const struct pattern *p)
 {
     size_t n = l->n;
     for (size_t i = 0; i < n && i < l->n; i++)
-        if (matches(l, p, l->items[i].name))
-            set(l, expand(l, p, l->items[i].name, r->replacement), l->items[i].value);
+        if (matches_rule(l, p, l->items[i].name))
+            set_relabeled(l, expand_replacement(l, p, l->items[i].name, r->replacement),
+                          l->items[i].value);
 }
 
 static void filter_names(struct labels *l, const struct pattern *p, bool keep)
 {
     size_t kept = 0;
     for (size_t i = 0; i < l->n; i++)
-        if (matches(l, p, l->items[i].name) == keep)
+        if (matches_rule(l, p, l->items[i].name) == keep)
             l->items[kept++] = l->items[i];
     l->n = kept;
 }
 
-static bool apply(struct labels *l, const struct relabel_rule *r, const struct pattern *p)
+static bool apply_relabel_rule(struct labels *l, const struct relabel_rule *r,
+                               const struct pattern *p)
 {
-    struct str source = join(l, r);
+    struct str source = join_source_labels(l, r);
     switch (r->action) {
     case RELABEL_KEEP:
-        return matches(l, p, source);
+        return matches_rule(l, p, source);
     case RELABEL_DROP:
-        return !matches(l, p, source);
+        return !matches_rule(l, p, source);
     case RELABEL_REPLACE:
-        if (matches(l, p, source)) {
-            struct str target = expand(l, p, source, r->target);
+        if (matches_rule(l, p, source)) {
+            struct str target = expand_replacement(l, p, source, r->target);
             if (target.n)
-                set(l, target, expand(l, p, source, r->replacement));
+                set_relabeled(l, target, expand_replacement(l, p, source, r->replacement));
         }
         return true;
     case RELABEL_HASHMOD:
-        set(l, r->target,
-            str_from(arena_printf(
-                l->arena, "%llu",
-                (unsigned long long)(hash_stable(source.p, source.n, 0) % r->modulus))));
+        set_relabeled(l, r->target,
+                      str_from(arena_printf(
+                          l->arena, "%llu",
+                          (unsigned long long)(hash_stable(source.p, source.n, 0) % r->modulus))));
         return true;
     case RELABEL_LABELMAP:
         map_names(l, r, p);
@@ -193,17 +195,17 @@ static bool apply(struct labels *l, const struct relabel_rule *r, const struct p
         return true;
     case RELABEL_LOWERCASE:
     case RELABEL_UPPERCASE:
-        set(l, r->target, change_case(l->arena, source, r->action == RELABEL_UPPERCASE));
+        set_relabeled(l, r->target, change_case(l->arena, source, r->action == RELABEL_UPPERCASE));
         return true;
     case RELABEL_KEEPEQUAL:
-        return str_eq(source, get(l, r->target));
+        return str_eq(source, get_relabeled(l, r->target));
     case RELABEL_DROPEQUAL:
-        return !str_eq(source, get(l, r->target));
+        return !str_eq(source, get_relabeled(l, r->target));
     }
     return true;
 }
 
-static void *allocate(size_t size, void *arena)
+static void *allocate_match(size_t size, void *arena)
 {
     return arena_alloc(arena, size);
 }
@@ -219,7 +221,8 @@ struct scrape_rules *scrape_rules_new(const struct relabel_rule *rules, size_t n
     struct scrape_rules *r = arena_alloc(arena, sizeof *r);
     *r = (struct scrape_rules){rules, arena_array(arena, n + 1, sizeof *r->patterns), n, {0}};
     out_init_arena(&r->text, arena);
-    pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
+    pcre2_general_context *memory =
+        pcre2_general_context_create(allocate_match, leave_to_arena, arena);
     for (size_t i = 0; i < n; i++) {
         struct pattern *p = &r->patterns[i];
         pcre2_compile_context *how = pcre2_compile_context_create(memory);
@@ -228,7 +231,7 @@ struct scrape_rules *scrape_rules_new(const struct relabel_rule *rules, size_t n
         p->code = pcre2_compile((PCRE2_SPTR)rules[i].pattern.p, rules[i].pattern.n,
                                 PCRE2_DOLLAR_ENDONLY | PCRE2_DOTALL, &error, &at, how);
         if (!p->code) {
-            err_set(e, "relabel_configs: '%.*s' cannot be used as a regular expression",
+            err_set(e, "relabel_configs: invalid regular expression '%.*s'",
                     (int)rules[i].pattern.n, rules[i].pattern.p);
             return NULL;
         }
@@ -246,9 +249,9 @@ int scrape_relabel(struct scrape_rules *rules, struct store_label **labels, size
     struct labels l = {.arena = arena, .text = &rules->text};
     *keep = true;
     for (size_t i = 0; i < *n; i++)
-        set(&l, (*labels)[i].name, (*labels)[i].value);
+        set_relabeled(&l, (*labels)[i].name, (*labels)[i].value);
     for (size_t i = 0; *keep && i < rules->n; i++) {
-        *keep = apply(&l, &rules->rules[i], &rules->patterns[i]);
+        *keep = apply_relabel_rule(&l, &rules->rules[i], &rules->patterns[i]);
         if (l.too_long)
             return err_set(e, "relabel_configs: the regular expression '%.*s' takes too long",
                            (int)rules->rules[i].pattern.n, rules->rules[i].pattern.p);

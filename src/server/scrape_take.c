@@ -33,7 +33,7 @@ static bool is_cumulative(const struct model_profile *p, uint32_t type)
     return false;
 }
 
-static double total(const struct model_profile *p, uint32_t type)
+static double scraped_total(const struct model_profile *p, uint32_t type)
 {
     double sum = 0;
     for (size_t i = 0; i < p->n_samples; i++)
@@ -48,14 +48,14 @@ static bool went_on(const struct model_profile *p, const struct model_profile *b
     if (model_check_equal_types(p, before, &e))
         return false;
     for (uint32_t i = 0; i < p->n_types; i++)
-        if (is_cumulative(p, i) && total(p, i) < total(before, i))
+        if (is_cumulative(p, i) && scraped_total(p, i) < scraped_total(before, i))
             return false;
     return true;
 }
 
-static struct model_profile *differences(struct server *s, struct model_profile *p,
-                                         const struct scrape_memory *memory, struct arena *arena,
-                                         struct err *e)
+static struct model_profile *subtract_before(struct server *s, struct model_profile *p,
+                                             const struct scrape_memory *memory,
+                                             struct arena *arena, struct err *e)
 {
     const struct ingest_types types = {true, (struct ingest_sample_type *)cumulative, N_CUMULATIVE};
     struct model_profile *before = NULL;
@@ -70,7 +70,7 @@ static struct model_profile *differences(struct server *s, struct model_profile 
     return p;
 }
 
-static void remember(struct scrape_memory *memory, struct str data)
+static void remember_scrape(struct scrape_memory *memory, struct str data)
 {
     scrape_memory_fini(memory);
     if (data.n > REMEMBERED_MAX || budget_charge(memory->account, data.n))
@@ -101,8 +101,8 @@ static void copy_labels(const struct scrape_target *target, struct arena *arena,
         (struct store_label){STR("__name__"), {arena_copy(arena, name.p, name.n), name.n}};
 }
 
-static int decode(struct server *s, const struct scrape_target *target, struct str data,
-                  struct scrape_memory *memory, struct scrape_taken *taken, struct err *e)
+static int decode_scraped(struct server *s, const struct scrape_target *target, struct str data,
+                          struct scrape_memory *memory, struct scrape_taken *taken, struct err *e)
 {
     struct model_profile *p = ingest_pprof(&s->config->limits, taken->arena, data, e);
     if (!p)
@@ -111,8 +111,8 @@ static int decode(struct server *s, const struct scrape_target *target, struct s
     for (uint32_t i = 0; i < p->n_types; i++)
         counts |= is_cumulative(p, i);
     if (counts && !target->profile->delta) {
-        p = differences(s, p, memory, taken->arena, e);
-        remember(memory, data);
+        p = subtract_before(s, p, memory, taken->arena, e);
+        remember_scrape(memory, data);
         if (!p)
             return -1;
     }
@@ -133,7 +133,7 @@ int scrape_read(struct server *s, const struct scrape_target *target, struct str
     if (ARENA_TRY(taken->arena, trap)) {
         result = arena_caught(taken->arena, e);
     } else {
-        result = decode(s, target, data, memory, taken, e);
+        result = decode_scraped(s, target, data, memory, taken, e);
         arena_try_end(taken->arena);
     }
     if (result)
@@ -166,7 +166,7 @@ int scrape_store(struct server *s, const struct scrape_target *target, struct sc
 void scrape_explain(const struct net_answer *answer, struct scrape_health *health)
 {
     if (answer->status == 200) {
-        snprintf(health->error, sizeof health->error, "the target is gone");
+        snprintf(health->error, sizeof health->error, "the target was removed");
         return;
     }
     outgoing_explain(answer, "the target", health->error, sizeof health->error);

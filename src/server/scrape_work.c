@@ -49,10 +49,9 @@ static void drop_largest(struct scraper *s)
             largest = link;
     struct scrape_work *work = *largest;
     take_out(s, largest);
-    snprintf(
-        work->health.error, sizeof work->health.error,
-        "the server is busy: %zu MiB of answers wait to be decoded, and this one was the largest",
-        s->room >> 20);
+    snprintf(work->health.error, sizeof work->health.error,
+             "the server is busy: %zu MiB of responses wait to be decoded; the largest was dropped",
+             s->room >> 20);
     finish_state(work->state, &work->health);
     scrape_work_free(work);
 }

@@ -149,20 +149,20 @@ static int start_web(struct server *s, struct listener *listener, struct err *e)
 
 // SIGHUP: new scrape targets, whether changes are looked for, who hears of them, and rules. What
 // else the file says needs a restart.
-static void reload(struct server *s, const char *file)
+static void reload_config(struct server *s, const char *file)
 {
     struct err e = {""};
     struct server_config *config = file ? server_config_read(file, &e) : NULL;
     if (!config) {
-        server_log("error", "the configuration was not read again: the old one stays", "error",
-                   file ? e.message : "the server runs without a file", NULL);
+        server_log("error", "cannot reload the configuration; keeping the old one", "error",
+                   file ? e.message : "the server was started without --config", NULL);
         return;
     }
     changes_pause(s->changes, !config->changes);
     alerts_reload(s->alerts, config);
     rules_reload(s->rules, config);
     scraper_reload(s->scraper, config);
-    server_log("info", "scrape targets, alerts and rules read again", "file", file, NULL);
+    server_log("info", "scrape targets, alerts and rules reloaded", "file", file, NULL);
 }
 
 static void wait_for_signals(struct server *s, const char *file, const sigset_t *signals)
@@ -171,7 +171,7 @@ static void wait_for_signals(struct server *s, const char *file, const sigset_t 
         if (sigwait(signals, &signal))
             continue;
         if (signal == SIGHUP) {
-            reload(s, file);
+            reload_config(s, file);
             continue;
         }
         server_log("info", "stopping", "signal", strsignal(signal), NULL);
@@ -188,7 +188,7 @@ static void *exit_in_time(void *context)
     (void)context;
     while (nanosleep(&t, &t) && errno == EINTR)
         ;
-    server_log("error", "stopping took too long: exiting", "seconds", "4.5", NULL);
+    server_log("error", "shutdown timed out: exiting", "seconds", "4.5", NULL);
     _exit(0);
 }
 
@@ -226,7 +226,7 @@ static void write_server_url(const struct server *s, const struct listener *l, c
     snprintf(url, 400, "%s%s", tls ? "https" : "", tls ? l->address + 4 : l->address);
 }
 
-static int serve(struct server *s, const struct server_options *o, struct err *e)
+static int serve_requests(struct server *s, const struct server_options *o, struct err *e)
 {
     struct listener listener;
     sigset_t signals;
@@ -269,8 +269,7 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
             write_server_url(s, &listener, url);
             if (!listener.loopback && listener.host[0] && !s->config->n_access)
                 server_log("warn",
-                           "everybody who reaches this address can push and read: no auth "
-                           "is configured",
+                           "no authentication is configured: every client can push and read",
                            "address", url, NULL);
             alerts_start(s->alerts, s->config, listener.address);
             rules_reload(s->rules, s->config);
@@ -316,7 +315,7 @@ int server_run(const struct server_options *options)
             s->config->place = options->store;
         if (options->base_path)
             s->config->base_path = options->base_path;
-        result = serve(s, options, &e);
+        result = serve_requests(s, options, &e);
     }
     if (result)
         fprintf(stderr, "kiln server: %s\n", e.message);

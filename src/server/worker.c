@@ -28,8 +28,8 @@ void worker_reload(struct worker *w, struct server_config *config, bool has_work
     if (!w->started)
         w->started = pthread_create(&w->thread, NULL, w->run, w->context) == 0;
     if (!w->started)
-        server_log("error", w->failure, "component", w->component, "error",
-                   "no thread can be started", NULL);
+        server_log("error", w->failure, "component", w->component, "error", "cannot start a thread",
+                   NULL);
 }
 
 void worker_stop(struct worker *w)

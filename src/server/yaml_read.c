@@ -119,7 +119,7 @@ static yaml_node_t *node_at(struct yaml_reader *r, int id)
     return yaml_document_get_node(&r->document, id);
 }
 
-static int read_texts(struct yaml_reader *r, const char *key, yaml_node_t *node, void *to)
+static int read_yaml_texts(struct yaml_reader *r, const char *key, yaml_node_t *node, void *to)
 {
     struct {
         struct str *items;
@@ -212,7 +212,7 @@ static int read_value(struct yaml_reader *r, const struct yaml_key *k, yaml_node
     case YAML_DURATION:
         return read_duration(r, k->name, node, to);
     case YAML_TEXTS:
-        return read_texts(r, k->name, node, to);
+        return read_yaml_texts(r, k->name, node, to);
     case YAML_LABELS:
         return read_labels(r, k->name, node, to);
     case YAML_ITEMS:
@@ -233,7 +233,7 @@ static int unknown_key(struct yaml_reader *r, yaml_node_t *node, const struct ya
     known[0] = 0;
     for (const struct yaml_key *k = table->keys; k->name && at + 40 < sizeof known; k++)
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", k->name);
-    return yaml_fail(r, node, name, "unknown key; known here: %s", known);
+    return yaml_fail(r, node, name, "unknown key; expected %s", known);
 }
 
 int yaml_read_mapping(struct yaml_reader *r, yaml_node_t *node, const struct yaml_table *table,
@@ -278,12 +278,12 @@ static int read_document(struct yaml_reader *r, const struct destination *to)
                     : yaml_read_mapping(r, root, to->table, to->object);
 }
 
-static int load(struct yaml_reader *r, yaml_parser_t *parser, const struct destination *to)
+static int load_yaml(struct yaml_reader *r, yaml_parser_t *parser, const struct destination *to)
 {
     volatile int result = -1;
     if (!yaml_parser_load(parser, &r->document)) {
         err_set(r->e, "%s:%zu: not YAML: %s", r->file, parser->problem_mark.line + 1,
-                parser->problem ? parser->problem : "it cannot be read");
+                parser->problem ? parser->problem : "cannot be read");
     } else {
         struct arena_trap trap;
         if (ARENA_TRY(r->arena, trap)) {
@@ -311,7 +311,7 @@ int yaml_read_file(const char *file, struct arena *arena, const struct yaml_tabl
         return err_set(e, "out of memory");
     }
     yaml_parser_set_input_file(&parser, f);
-    int result = load(&r, &parser, &(struct destination){.table = table, .object = object});
+    int result = load_yaml(&r, &parser, &(struct destination){.table = table, .object = object});
     fclose(f);
     return result;
 }
@@ -371,7 +371,7 @@ static int check_items(const char *name, struct str text, struct budget *budget,
         if (++events % 4096 == 0 && charge_nodes(budget, needed, charged))
             result = budget_explain(budget, e);
         else if (has_anchor(&event))
-            result = err_set(e, "%s:%zu: anchors and aliases are not supported here", name, line);
+            result = err_set(e, "%s:%zu: anchors and aliases are not supported", name, line);
         else if (depth > ITEMS_DEPTH)
             result = err_set(e, "%s:%zu: nested more than %d levels deep", name, line, ITEMS_DEPTH);
         more = event.type != YAML_DOCUMENT_END_EVENT && event.type != YAML_STREAM_END_EVENT;
@@ -395,7 +395,7 @@ int yaml_read_items(const char *name, struct str text, struct arena *arena,
         result = err_set(e, "out of memory");
     if (!result) {
         yaml_parser_set_input_string(&parser, (const unsigned char *)text.p, text.n);
-        result = load(&r, &parser, &(struct destination){.table = table, .list = list});
+        result = load_yaml(&r, &parser, &(struct destination){.table = table, .list = list});
     }
     if (budget)
         budget_release(&budget->account, charged);

@@ -146,7 +146,7 @@ size_t candidates_take_cluster(struct stats_candidate **order, size_t *n,
     return taken;
 }
 
-static int by_number(const void *a, const void *b)
+static int compare_candidate_numbers(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -176,7 +176,7 @@ void stats_changes_adjust(struct stats_candidates *services, size_t n, struct ar
             leaders[n_leaders++] = cluster[0]->step.p;
         }
     }
-    sort_items(arena, leaders, n_leaders, sizeof *leaders, by_number);
+    sort_items(arena, leaders, n_leaders, sizeof *leaders, compare_candidate_numbers);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < services[i].n; j++) {
             struct stats_candidate *c = &services[i].items[j];

@@ -27,7 +27,7 @@ static struct stats_range interval_of(const struct stats_history *h, const struc
     return (struct stats_range){h->windows[step->low].start, h->windows[step->high].end};
 }
 
-static struct str name_of(const struct settling *t, const struct stats_candidate *c)
+static struct str changed_name(const struct settling *t, const struct stats_candidate *c)
 {
     return c->measured == STATS_SERVICE ? STR("") : t->service->functions[c->function].name;
 }
@@ -37,7 +37,7 @@ static bool at_same_time(const struct stats_entry *e, struct stats_range interva
     return e->low <= interval.end && e->high >= interval.start;
 }
 
-static bool rises(const struct stats_entry *e)
+static bool change_rises(const struct stats_entry *e)
 {
     return e->after > e->before;
 }
@@ -55,14 +55,14 @@ bool stats_entry_same(const struct stats_entry *a, const struct stats_entry *b)
     int64_t slack = has_verdict(a, b, STATS_LASTING) ? ROLLOUT
                     : has_verdict(a, b, STATS_SHIFT) ? SETTLING
                                                      : 0;
-    return str_eq(a->function, b->function) && rises(a) == rises(b) &&
+    return str_eq(a->function, b->function) && change_rises(a) == change_rises(b) &&
            at_same_time(a, (struct stats_range){b->low - slack, b->high + slack});
 }
 
 bool stats_entry_is_due_to_load(const struct stats_entry *e, double load, double load_deviation,
                                 double level)
 {
-    double sign = rises(e) ? 1 : -1;
+    double sign = change_rises(e) ? 1 : -1;
     double ratio = load > 0 && isfinite(load) ? 1 / load : 1;
     ratio = sign * (ratio - 1) > 0 ? ratio : 1;
     double expected = ratio * e->before;
@@ -98,7 +98,7 @@ static struct stats_entry *push_entry(struct settling *t, struct stats_entry ent
     return &r->entries[r->n++];
 }
 
-static int64_t end_of(const struct stats_history *h)
+static int64_t change_end(const struct stats_history *h)
 {
     return h->windows[h->n - 1].end;
 }
@@ -109,7 +109,7 @@ static struct stats_entry entry_of(const struct settling *t, const struct stats_
     struct stats_range interval = interval_of(h, &c->step);
     return (struct stats_entry){
         .measured = c->measured,
-        .function = name_of(t, c),
+        .function = changed_name(t, c),
         .time = h->windows[c->step.window].start,
         .low = interval.start,
         .high = interval.end,
@@ -118,7 +118,7 @@ static struct stats_entry entry_of(const struct settling *t, const struct stats_
         .deviation = c->step.deviation,
         .q = c->q,
         .marker = c->step.marker,
-        .checked = end_of(h),
+        .checked = change_end(h),
     };
 }
 
@@ -147,8 +147,8 @@ static double cost_of(const struct settling *t, const struct stats_stacks *s,
 }
 
 // What the stacks say about a culprit, in the place of what its series say.
-static void describe(const struct settling *t, const struct stats_stacks *s,
-                     const struct culprit *c, struct stats_entry *e)
+static void describe_change(const struct settling *t, const struct stats_stacks *s,
+                            const struct culprit *c, struct stats_entry *e)
 {
     const struct stats_change *change = culprit_change(s, c);
     bool absolute = t->service->absolute;
@@ -189,7 +189,7 @@ static bool same_cause(const struct settling *t, const struct stats_stacks *s,
     for (size_t i = 0; i < t->n_known; i++) {
         const struct stats_entry *e = &t->known[i];
         if (e->verdict != STATS_LASTING || !at_same_time(e, interval) ||
-            rises(e) != (c->change > 0))
+            change_rises(e) != (c->change > 0))
             continue;
         for (uint32_t j = 0; j < s->functions.n; j++)
             if (str_eq(s->functions.rows[j].name, e->function) &&
@@ -208,7 +208,8 @@ static const struct culprit *culprit_of(const struct stats_stacks *s, uint32_t r
 }
 
 // The culprit that a candidate stands for: itself, what it calls, or what calls it more often.
-static const struct culprit *explain(const struct stats_stacks *s, const struct stats_candidate *c)
+static const struct culprit *explain_change(const struct stats_stacks *s,
+                                            const struct stats_candidate *c)
 {
     const struct stats_function *f = &s->functions.rows[c->function];
     const struct culprit *culprit = culprit_of(s, c->function);
@@ -265,7 +266,7 @@ static bool has_earlier_step(const struct settling *t, const struct stats_stacks
     fill_ranges(s, &compared);
     for (size_t i = 0; i < t->n_known; i++) {
         const struct stats_entry *e = &t->known[i];
-        if (e->verdict == STATS_LASTING && rises(e) == (c->change > 0) && e->high < at &&
+        if (e->verdict == STATS_LASTING && change_rises(e) == (c->change > 0) && e->high < at &&
             e->time > compared.sides[0].start &&
             str_eq(e->function, s->functions.rows[c->row].name))
             return true;
@@ -291,19 +292,19 @@ static void settle_candidate(struct settling *t, const struct stats_stacks *s,
                              bool explained)
 {
     struct stats_entry own = entry_of(t, c);
-    const struct culprit *culprit = s ? explain(s, c) : NULL;
+    const struct culprit *culprit = s ? explain_change(s, c) : NULL;
     if (culprit && !is_of_this_time(t, s, k, culprit))
         culprit = NULL;
     if (culprit) {
         fill_ranges(s, &own);
         struct stats_entry e = entry_of(t, k->items[0]);
-        describe(t, s, culprit, &e);
+        describe_change(t, s, culprit, &e);
         e.q = c->q;
         if (is_due_to_load(t, s, &e)) {
             push_entry(t, own); // not known
             return;
         }
-        const struct stats_entry *old = find_known(t, e.function, rises(&e), k->interval);
+        const struct stats_entry *old = find_known(t, e.function, change_rises(&e), k->interval);
         if ((!old || old->verdict == STATS_UNSURE) && same_cause(t, s, culprit, k->interval))
             e.verdict = STATS_EXPLAINED;
         if (!old || old->verdict == STATS_UNSURE)
@@ -320,11 +321,11 @@ static bool to_be_tested(const struct settling *t, const struct stats_candidate 
 {
     const struct stats_history *h = &t->service->history;
     bool up = c->step.after > c->step.before;
-    const struct stats_entry *e = find_known(t, name_of(t, c), up, interval_of(h, &c->step));
+    const struct stats_entry *e = find_known(t, changed_name(t, c), up, interval_of(h, &c->step));
     if (!e)
         return true;
     return e->verdict == STATS_UNSURE &&
-           (double)(end_of(h) - e->time) >= AGAIN * (double)(e->checked - e->time);
+           (double)(change_end(h) - e->time) >= AGAIN * (double)(e->checked - e->time);
 }
 
 static void settle_service(struct settling *t, const struct cluster *k,
@@ -339,7 +340,7 @@ static void settle_service(struct settling *t, const struct cluster *k,
     for (size_t i = 0; i < t->n_known + t->report->n; i++) {
         const struct stats_entry *other =
             i < t->n_known ? &t->known[i] : &t->report->entries[i - t->n_known];
-        if (other->verdict == STATS_LASTING && rises(other) == rises(&e) &&
+        if (other->verdict == STATS_LASTING && change_rises(other) == change_rises(&e) &&
             at_same_time(other, k->interval) && other->function.n) {
             e.verdict = STATS_EXPLAINED;
             e.because = other->function;
@@ -390,8 +391,8 @@ static void settle_cluster(struct settling *t, const struct cluster *k)
         bool comparable = s->n[0] && s->n[1], explained = false;
         comparable = comparable && culprits_compare(s, t->level);
         for (size_t i = 0; i < k->n && comparable; i++)
-            explained =
-                explained || (k->items[i]->measured != STATS_SERVICE && explain(s, k->items[i]));
+            explained = explained ||
+                        (k->items[i]->measured != STATS_SERVICE && explain_change(s, k->items[i]));
         for (size_t i = 0; i < k->n; i++)
             if (k->items[i]->measured != STATS_SERVICE && to_be_tested(t, k->items[i]))
                 settle_candidate(t, comparable ? s : NULL, k, k->items[i], explained);
@@ -427,8 +428,8 @@ static void find_gone(struct settling *t, const struct stats_candidates *found)
         for (size_t j = 0; j < found->n && e->verdict == STATS_LASTING; j++) {
             const struct stats_candidate *c = &found->items[j];
             if (!c->step.gone || c->measured != e->measured ||
-                !str_eq(name_of(t, c), e->function) ||
-                (c->step.after > c->step.before) != rises(e) ||
+                !str_eq(changed_name(t, c), e->function) ||
+                (c->step.after > c->step.before) != change_rises(e) ||
                 !at_same_time(e, interval_of(h, &c->step)))
                 continue;
             r->gone = arena_push(t->arena, r->gone, r->n_gone, &r->cap_gone, sizeof *r->gone);
@@ -480,7 +481,7 @@ void stats_changes_compare(const struct stats_service *service, const struct sta
         return;
     report->scale = s->scale;
     report->scale_deviation = scale_deviation(s);
-    struct stats_range interval = {h->windows[0].start, end_of(h)};
+    struct stats_range interval = {h->windows[0].start, change_end(h)};
     for (size_t i = 0; i < s->n_culprits; i++) {
         const struct culprit *c = &s->culprits[i];
         const struct stats_function *f = &s->functions.rows[c->row];
@@ -491,8 +492,8 @@ void stats_changes_compare(const struct stats_service *service, const struct sta
                                 .q = c->self ? f->self.q : f->total.q,
                                 .checked = interval.end};
         e.time = e.time < e.low ? e.low : e.time;
-        describe(&t, s, c, &e);
-        if (!find_known(&t, e.function, rises(&e), interval))
+        describe_change(&t, s, c, &e);
+        if (!find_known(&t, e.function, change_rises(&e), interval))
             push_entry(&t, e);
     }
 }

@@ -25,7 +25,7 @@ struct summary {
     double value[2], variance[2], squares[2];
 };
 
-static struct summary summarize(const struct stats_fit *fit, const struct stats_cell *cells)
+static struct summary summarize_cells(const struct stats_fit *fit, const struct stats_cell *cells)
 {
     struct summary s = {0};
     for (int side = 0; side < 2; side++)
@@ -73,7 +73,7 @@ static struct scaled scale_events(const struct summary *s, double scale)
 }
 
 // The squared distance from the scale, in sampling variances.
-static double distance(const struct summary *s, double scale)
+static double profile_distance(const struct summary *s, double scale)
 {
     struct scaled e = scale_events(s, scale);
     double n = e.events[0] + e.events[1], off = e.events[1] - e.expected[1];
@@ -87,15 +87,15 @@ static double effective_events(const struct summary *s)
 }
 
 // How much a squared coefficient of variation of 1 between profiles adds, in sampling variances.
-static double leverage(const struct summary *s, double scale)
+static double profile_leverage(const struct summary *s, double scale)
 {
     double sampling = scale * scale * s->variance[0] + s->variance[1];
     return sampling > 0 ? (scale * scale * s->squares[0] + s->squares[1]) / sampling : 0;
 }
 
-static double spread(const struct stats_fit *fit, const struct summary *s)
+static double profile_spread(const struct stats_fit *fit, const struct summary *s)
 {
-    return 1 + fit->dispersion * leverage(s, fit->scale);
+    return 1 + fit->dispersion * profile_leverage(s, fit->scale);
 }
 
 // --- scale ---
@@ -107,12 +107,13 @@ struct fitting {
 };
 
 // How many rows agree with a scale; each counts for at most 1.
-static double agreement(const struct fitting *f, double scale)
+static double measure_agreement(const struct fitting *f, double scale)
 {
     double sum = 0;
     for (size_t i = 0; i < f->n; i++)
         if (effective_events(&f->parts[i]) >= MIN_EVENTS / 2)
-            sum += exp(-distance(&f->parts[i], scale) / spread(f->fit, &f->parts[i]) / 2);
+            sum += exp(-profile_distance(&f->parts[i], scale) /
+                       profile_spread(f->fit, &f->parts[i]) / 2);
     return sum;
 }
 
@@ -131,12 +132,12 @@ static int by_events(const void *a, const void *b)
 // rows' own ratios are tried in this order; a later one must be clearly better.
 static double choose_scale(const struct fitting *f, const struct summary *largest, size_t n)
 {
-    double best = 1, best_agreement = agreement(f, 1) * 1.1;
+    double best = 1, best_agreement = measure_agreement(f, 1) * 1.1;
     for (size_t i = 0; i <= n; i++) {
         const struct stats_fit *fit = f->fit;
         double scale = i == 0 ? ratio_of(fit->totals[0], fit->totals[1])
                               : ratio_of(largest[i - 1].value[0], largest[i - 1].value[1]);
-        double found = scale > 0 ? agreement(f, scale) : 0;
+        double found = scale > 0 ? measure_agreement(f, scale) : 0;
         if (found > best_agreement) {
             best = scale;
             best_agreement = i == 0 ? found * 1.1 : found;
@@ -177,9 +178,9 @@ static bool refine_scale(const struct fitting *f)
         double sum[2] = {0}, events[2] = {0};
         for (size_t i = 0; i < f->n; i++) {
             const struct summary *part = &f->parts[i];
-            double dispersed = spread(fit, part);
-            if (distance(part, fit->scale) >
-                9 * (1 + fit->robust_dispersion * leverage(part, fit->scale)))
+            double dispersed = profile_spread(fit, part);
+            if (profile_distance(part, fit->scale) >
+                9 * (1 + fit->robust_dispersion * profile_leverage(part, fit->scale)))
                 continue;
             struct scaled e = scale_events(part, fit->scale);
             for (int side = 0; side < 2; side++) {
@@ -213,7 +214,7 @@ static double bounded_mean(size_t freedom)
     return freedom < sizeof means / sizeof *means ? means[freedom] : 1;
 }
 
-static double median(size_t freedom)
+static double median_of(size_t freedom)
 {
     double root = 1 - 2 / (9 * (double)freedom);
     return freedom == 1 ? 0.4549 : root * root * root;
@@ -231,7 +232,7 @@ static double scaled_squares(const struct evidence_rows *rows, size_t i, double 
 }
 
 // How much a row says about the dispersion, next to nothing if sampling is most of its variance.
-static double relevance(const struct evidence *row, double dispersion)
+static double change_relevance(const struct evidence *row, double dispersion)
 {
     return row->leverage / (1 + dispersion * row->leverage);
 }
@@ -241,7 +242,7 @@ static double median_excess(const struct evidence_rows *rows, double dispersion)
 {
     double above = 0;
     for (size_t i = 0; i < rows->n; i++)
-        above += scaled_squares(rows, i, dispersion) > median(rows->freedom);
+        above += scaled_squares(rows, i, dispersion) > median_of(rows->freedom);
     return above - (double)rows->n / 2;
 }
 
@@ -250,10 +251,10 @@ static double mean_excess(const struct evidence_rows *rows, double dispersion)
 {
     double sum = 0, mean = 0;
     for (size_t i = 0; i < rows->n; i++)
-        mean += relevance(&rows->items[i], dispersion) / (double)rows->n;
+        mean += change_relevance(&rows->items[i], dispersion) / (double)rows->n;
     // A few large rows that changed must not outweigh all others.
     for (size_t i = 0; i < rows->n; i++)
-        sum += fmin(relevance(&rows->items[i], dispersion), MOST_RELEVANCE * mean) *
+        sum += fmin(change_relevance(&rows->items[i], dispersion), MOST_RELEVANCE * mean) *
                (fmin(scaled_squares(rows, i, dispersion), BOUND) - bounded_mean(rows->freedom));
     return sum;
 }
@@ -344,8 +345,8 @@ static void fit_dispersion(const struct fitting *f, const struct stats_rows *row
             continue;
         evidence[n++] = (struct evidence){
             .squares = fit->residual_freedom ? residual_squares(fit, rows->cells + i * k, part)
-                                             : distance(part, fit->scale),
-            .leverage = leverage(part, fit->scale),
+                                             : profile_distance(part, fit->scale),
+            .leverage = profile_leverage(part, fit->scale),
         };
     }
     fit->information = 0;
@@ -356,7 +357,7 @@ static void fit_dispersion(const struct fitting *f, const struct stats_rows *row
     fit->dispersion = estimate_dispersion(&all, &fit->robust_dispersion);
     n = all.n;
     for (size_t i = 0; i < n; i++) {
-        double r = relevance(&evidence[i], fit->dispersion);
+        double r = change_relevance(&evidence[i], fit->dispersion);
         fit->information += r * r;
     }
     if (!fit->residual_freedom)
@@ -386,7 +387,7 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
     struct summary *parts = arena_array(arena, rows->n + 1, sizeof *parts);
     for (size_t i = 0; i < rows->n; i++) {
         const struct stats_cell *cells = rows->cells + i * k;
-        parts[i] = summarize(fit, cells);
+        parts[i] = summarize_cells(fit, cells);
         fit->totals[0] += parts[i].value[0];
         fit->totals[1] += parts[i].value[1];
         for (size_t j = 0; j < k; j++)
@@ -437,11 +438,11 @@ static struct row_noise row_noise(const struct stats_fit *fit, const struct stat
                                   const struct summary *s)
 {
     const double most = 1e4, unlikely = 0.1;
-    double common = spread(fit, s), d = (double)fit->residual_freedom;
+    double common = profile_spread(fit, s), d = (double)fit->residual_freedom;
     if (fit->absolute)
         return (struct row_noise){1, fit->row_freedom};
     if (!fit->residual_freedom) {
-        double r = leverage(s, fit->scale) / common;
+        double r = profile_leverage(s, fit->scale) / common;
         bool is_known = isinf(fit->freedom) || !(r > 0);
         return (struct row_noise){
             common, is_known ? fit->row_freedom : fmax(fit->information / (r * r), LEAST_FREEDOM)};
@@ -486,8 +487,9 @@ static void set_interval(struct stats_change *change, double critical)
     change->half_width = critical * sqrt(change->variance[0] + change->variance[1]);
 }
 
-static struct stats_change change_of(const struct stats_fit *fit, const struct stats_cell *cells,
-                                     const struct summary *s, struct row_noise noise)
+static struct stats_change compared_change(const struct stats_fit *fit,
+                                           const struct stats_cell *cells, const struct summary *s,
+                                           struct row_noise noise)
 {
     struct stats_change change = means_of(cells, fit->n_profiles, noise.spread);
     bool usual = noise.freedom >= fit->row_freedom || noise.freedom > 1e3;
@@ -562,7 +564,7 @@ double stats_share_half_width(const struct stats_fit *fit, const struct stats_ch
 
 // Few events, or nearly all on one side: the normal distribution would be wrong about the tails,
 // which only matter where something seems to have changed.
-static double tail(const struct scaled *e, double shrink, double freedom)
+static double distribution_tail(const struct scaled *e, double shrink, double freedom)
 {
     double n = e->events[0] + e->events[1], expected = fmin(e->expected[0], e->expected[1]);
     double z = (e->events[1] - e->expected[1]) * sqrt(shrink / (n * e->share * (1 - e->share)));
@@ -579,11 +581,11 @@ static double tail(const struct scaled *e, double shrink, double freedom)
 
 struct stats_change stats_test(const struct stats_fit *fit, const struct stats_cell *cells)
 {
-    struct summary s = summarize(fit, cells);
+    struct summary s = summarize_cells(fit, cells);
     struct row_noise noise = row_noise(fit, cells, &s);
     double dispersed = noise.spread;
-    struct stats_change change =
-        fit->absolute ? stats_test_means(cells, fit->n_profiles) : change_of(fit, cells, &s, noise);
+    struct stats_change change = fit->absolute ? stats_test_means(cells, fit->n_profiles)
+                                               : compared_change(fit, cells, &s, noise);
     struct scaled e = scale_events(&s, fit->scale);
     bool known = fit->agreed[0] > 0 && fit->agreed[1] > 0;
     change.p = known ? change.p : 1;
@@ -592,7 +594,7 @@ struct stats_change stats_test(const struct stats_fit *fit, const struct stats_c
     // The scale is an estimate, too: its variance adds to that of the row's own ratio.
     double own = dispersed * (1 / e.expected[0] + 1 / e.expected[1]);
     double shrink = own / (own + 1 / fit->agreed[0] + 1 / fit->agreed[1]) / dispersed;
-    double p = tail(&e, shrink, noise.freedom);
+    double p = distribution_tail(&e, shrink, noise.freedom);
     // Differences between profiles include sampling, but Student's t is wrong about few events.
     change.p = fit->absolute && fit->residual_freedom ? fmax(p, change.p) : p;
     return change;

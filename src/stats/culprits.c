@@ -74,7 +74,7 @@ void stats_stacks_add(struct stats_stacks *s, const uint32_t *functions, size_t 
     }
 }
 
-static void replay(void *context, struct stats_functions *f)
+static void replay_culprits(void *context, struct stats_functions *f)
 {
     (void)f;
     struct stats_stacks *s = context;
@@ -82,7 +82,7 @@ static void replay(void *context, struct stats_functions *f)
         s->service->stacks(s->service->context, s->ranges[s->at], s->sides[s->at], s);
 }
 
-static double change_of(const struct stats_stacks *s, const struct stats_change *c)
+static double scaled_change_of(const struct stats_stacks *s, const struct stats_change *c)
 {
     return c->after - s->scale * c->before;
 }
@@ -99,7 +99,7 @@ static void push_culprit(struct stats_stacks *s, uint32_t row, bool self)
     struct culprit *to = &s->culprits[s->n_culprits++];
     *to = (struct culprit){.row = row,
                            .self = self,
-                           .change = change_of(s, c),
+                           .change = scaled_change_of(s, c),
                            .deviation = deviation_of(s, c),
                            .with = arena_array(s->arena, s->functions.n, sizeof *to->with),
                            .verdict = STATS_LASTING};
@@ -117,7 +117,7 @@ struct marked {
     double change;
 };
 
-static int by_change(const void *a, const void *b)
+static int by_culprit_change(const void *a, const void *b)
 {
     const struct marked *x = a, *y = b;
     double left = fabs(x->change), right = fabs(y->change);
@@ -125,7 +125,7 @@ static int by_change(const void *a, const void *b)
 }
 
 // The largest changes.
-static void find_culprits(struct stats_stacks *s)
+static void find_all_culprits(struct stats_stacks *s)
 {
     const struct stats_functions *f = &s->functions;
     struct marked *marked = arena_array(s->arena, f->n + 1, sizeof *marked);
@@ -135,9 +135,9 @@ static void find_culprits(struct stats_stacks *s)
         bool self = f->rows[i].self.mark == STATS_CHANGED;
         const struct stats_change *c = self ? &f->rows[i].self.change : &f->rows[i].total.change;
         if (self || f->rows[i].total.mark == STATS_CHANGED)
-            marked[n++] = (struct marked){i, self, change_of(s, c)};
+            marked[n++] = (struct marked){i, self, scaled_change_of(s, c)};
     }
-    sort_items(s->arena, marked, n, sizeof *marked, by_change);
+    sort_items(s->arena, marked, n, sizeof *marked, by_culprit_change);
     for (size_t i = 0; i < n && i < MAX_CULPRITS; i++)
         push_culprit(s, marked[i].row, marked[i].self);
 }
@@ -159,7 +159,7 @@ static void find_shift(struct stats_stacks *s, struct culprit *c)
             largest = above[i] > above[largest] ? i : largest;
         }
         struct stats_change around = stats_test(&s->functions.fit, c->around[level]);
-        double net = fabs(change_of(s, &around)) + deviation_of(s, &around) / 2;
+        double net = fabs(scaled_change_of(s, &around)) + deviation_of(s, &around) / 2;
         if (sum < TOGETHER * c->with[c->row] || net > NET * fabs(c->change))
             continue;
         c->verdict = STATS_SHIFT;
@@ -176,8 +176,8 @@ const struct stats_change *culprit_change(const struct stats_stacks *s, const st
 
 // How much of the work of one function can have moved to or from another: one calls the other
 // (inlining), or the same functions call both. Functions that nobody calls are roots of threads.
-static double relation(const struct stats_stacks *s, const struct culprit *a,
-                       const struct culprit *b)
+static double culprit_relation(const struct stats_stacks *s, const struct culprit *a,
+                               const struct culprit *b)
 {
     double both = 0, callers[2] = {0};
     for (uint32_t i = 0; i < s->functions.n; i++) {
@@ -214,7 +214,7 @@ static void find_partners(struct stats_stacks *s, struct culprit *c)
             continue;
         double inlined = fmax(change_under(s, c, other) * fabs(c->change),
                               change_under(s, other, c) * fabs(other->change));
-        double part = fmax(relation(s, c, other) * fabs(other->change), inlined);
+        double part = fmax(culprit_relation(s, c, other) * fabs(other->change), inlined);
         part = fmin(part, fmin(fabs(other->change), fabs(c->change)));
         moved += part;
         if (part > most) {
@@ -226,7 +226,7 @@ static void find_partners(struct stats_stacks *s, struct culprit *c)
         c->verdict = STATS_SHIFT;
 }
 
-static double growth(const struct stats_stacks *s, const struct stats_change *c)
+static double culprit_growth(const struct stats_stacks *s, const struct stats_change *c)
 {
     return c->before > 0 && c->after > 0 ? log(c->after / (s->scale * c->before)) : NAN;
 }
@@ -240,8 +240,9 @@ static void merge_callees(struct stats_stacks *s)
     size_t most = 1;
     for (uint32_t i = 0; i < f->n; i++) {
         const struct stats_function *caller = &f->rows[i];
-        double factor = growth(s, &caller->total.change);
-        double change = change_of(s, &caller->total.change), sum = caller->total.own * change;
+        double factor = culprit_growth(s, &caller->total.change);
+        double change = scaled_change_of(s, &caller->total.change),
+               sum = caller->total.own * change;
         size_t n = 0;
         if (caller->total.mark == STATS_NOISE || !isfinite(factor))
             continue;
@@ -250,7 +251,7 @@ static void merge_callees(struct stats_stacks *s)
             const struct stats_change *own = culprit_change(s, c);
             double noise = c->deviation / fmax(own->after, 1e-300);
             if (c->verdict != STATS_LASTING || !culprit_belongs(c, i) ||
-                fabs(growth(s, own) - factor) > fmax(0.25 * fabs(factor), 2 * noise))
+                fabs(culprit_growth(s, own) - factor) > fmax(0.25 * fabs(factor), 2 * noise))
                 continue;
             n++;
             sum += c->row == i ? 0 : c->change;
@@ -266,13 +267,14 @@ static void merge_callees(struct stats_stacks *s)
     }
     if (best == UINT32_MAX)
         return;
-    double factor = growth(s, &f->rows[best].total.change);
+    double factor = culprit_growth(s, &f->rows[best].total.change);
     bool self = false;
     for (size_t j = 0; j < s->n_culprits; j++) {
         struct culprit *c = &s->culprits[j];
         double noise = c->deviation / fmax(culprit_change(s, c)->after, 1e-300);
         if (c->verdict != STATS_LASTING || !culprit_belongs(c, best) ||
-            fabs(growth(s, culprit_change(s, c)) - factor) > fmax(0.25 * fabs(factor), 2 * noise))
+            fabs(culprit_growth(s, culprit_change(s, c)) - factor) >
+                fmax(0.25 * fabs(factor), 2 * noise))
             continue;
         if (c->row == best) {
             self = true;
@@ -324,7 +326,7 @@ bool culprits_compare(struct stats_stacks *s, double level)
     for (size_t i = 0; i < service->n_functions; i++)
         stats_functions_row(f, service->functions[i].name);
     f->absolute = service->absolute;
-    f->each = replay;
+    f->each = replay_culprits;
     f->context = s;
     stats_functions_compare(f, level);
     s->scale = stats_scale(&f->fit);
@@ -332,12 +334,12 @@ bool culprits_compare(struct stats_stacks *s, double level)
         s->totals[side] = f->fit.totals[side] / (double)s->n[side];
     if (!(s->totals[0] > 0) || !(s->totals[1] > 0) || !(s->scale > 0))
         return false;
-    find_culprits(s);
+    find_all_culprits(s);
     s->seen = arena_array(s->arena, f->n + 1, sizeof *s->seen);
     s->pass = FIND_CALLERS;
-    replay(s, f);
+    replay_culprits(s, f);
     s->pass = SUM_CALLERS;
-    replay(s, f);
+    replay_culprits(s, f);
     for (size_t i = 0; i < s->n_culprits; i++) {
         find_shift(s, &s->culprits[i]);
         if (s->culprits[i].verdict == STATS_LASTING)
@@ -445,8 +447,8 @@ static bool push_days(struct stats_stacks *s, const struct stats_range *days[2],
     return true;
 }
 
-static void push_day(const struct reach *reach, int64_t start, int64_t length,
-                     struct stats_range *days, size_t *n)
+static void push_culprit_day(const struct reach *reach, int64_t start, int64_t length,
+                             struct stats_range *days, size_t *n)
 {
     for (size_t i = 0; i < reach->n_others; i++)
         if (reach->others[i] > start && reach->others[i] < start + length)
@@ -473,9 +475,9 @@ void culprits_choose_ranges(struct stats_stacks *s, const struct reach *reach)
     struct stats_range days[2][MAX_DAYS];
     size_t n[2] = {0};
     for (int64_t i = 1; n[0] < MAX_DAYS && i * DAY - first <= before; i++)
-        push_day(reach, time + first - i * DAY, length, days[0], &n[0]);
+        push_culprit_day(reach, time + first - i * DAY, length, days[0], &n[0]);
     for (int64_t i = 0; n[1] < MAX_DAYS && first + i * DAY + length <= after; i++)
-        push_day(reach, time + first + i * DAY, length, days[1], &n[1]);
+        push_culprit_day(reach, time + first + i * DAY, length, days[1], &n[1]);
     if (s->service->absolute) {
         for (int side = 0; side < 2; side++)
             for (size_t i = 0; i < n[side]; i++)

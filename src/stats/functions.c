@@ -79,7 +79,7 @@ static void count_sample(struct stats_functions *f, size_t profile, const uint32
 
 // --- groups ---
 
-static int by_number(const void *a, const void *b)
+static int compare_function_numbers(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
@@ -124,7 +124,7 @@ static void group_sample(struct stats_functions *f, size_t profile, const uint32
     }
     if (!n_found)
         return;
-    sort_items(f->arena, found, n_found, sizeof *found, by_number);
+    sort_items(f->arena, found, n_found, sizeof *found, compare_function_numbers);
     bool culprit = f->rows[rows[0]].self.mark == STATS_CHANGED;
     struct group *group = find_group(f, found, n_found, culprit ? rows[0] + 1 : 0);
     add_cell(&group->cells[profile], cell);
@@ -187,7 +187,7 @@ static double remaining_part(const struct stats_functions *f, uint32_t row,
 }
 
 // Whether the row's change remains without the stacks of culprits, at a p-value of at most cutoff.
-static void blame(struct stats_functions *f, uint32_t row, double cutoff)
+static void find_row_culprit(struct stats_functions *f, uint32_t row, double cutoff)
 {
     struct stats_groups *g = f->groups;
     size_t k = profiles_of(f);
@@ -228,7 +228,7 @@ static void blame(struct stats_functions *f, uint32_t row, double cutoff)
 // The most specific first: a caller has at least the stacks of its callee. One culprit may have
 // hundreds of callers, whose change is true but not their own. At the level of those, there would
 // be more false culprits than true ones. So only culprits count as discoveries.
-static void find_culprits(struct stats_functions *f)
+static void find_function_culprits(struct stats_functions *f)
 {
     uint32_t *order = arena_array(f->arena, f->n + 1, sizeof *order), n = 0, n_culprits = 0;
     for (uint32_t i = 0; i < f->n; i++) {
@@ -249,7 +249,7 @@ static void find_culprits(struct stats_functions *f)
     double n_tests = (double)(f->n_self + f->n_totals);
     for (uint32_t i = 0; i < n; i++) {
         const struct stats_function *row = &f->rows[order[i]];
-        blame(f, order[i], f->level * fmax(n_culprits, 1) / n_tests);
+        find_row_culprit(f, order[i], f->level * fmax(n_culprits, 1) / n_tests);
         n_culprits += row->total.mark == STATS_CHANGED && row->self.mark != STATS_CHANGED;
     }
 }
@@ -332,11 +332,11 @@ void stats_functions_compare(struct stats_functions *f, double level)
     f->total = stats_test_total(&rows, &f->fit, f->arena);
     f->total_changed = f->total.p <= level;
     mark_rows(f);
-    find_culprits(f);
+    find_function_culprits(f);
     f->cutoff = find_cutoff(f);
 }
 
-static void confirm(struct stats_measure *m, const struct stats_measure *other)
+static void take_larger_measure(struct stats_measure *m, const struct stats_measure *other)
 {
     if (other->q > m->q)
         m->q = other->q;
@@ -350,8 +350,8 @@ void stats_functions_confirm(struct stats_functions *f, struct stats_functions *
 {
     for (size_t i = 0; i < f->n; i++) {
         uint32_t row = stats_functions_row(other, f->rows[i].name);
-        confirm(&f->rows[i].self, &other->rows[row].self);
-        confirm(&f->rows[i].total, &other->rows[row].total);
+        take_larger_measure(&f->rows[i].self, &other->rows[row].self);
+        take_larger_measure(&f->rows[i].total, &other->rows[row].total);
     }
     // Nobody changed because of what did not.
     for (size_t i = 0; i < f->n; i++) {

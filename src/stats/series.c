@@ -201,7 +201,7 @@ static void fit_load_and_trend(struct stats_steps *s, bool absolute)
         level_by_day(s);
 }
 
-static double dot(const struct stats_steps *s, const double *x, const double *y)
+static double dot_product(const struct stats_steps *s, const double *x, const double *y)
 {
     double sum = 0;
     for (size_t i = 0; i < s->n; i++)
@@ -218,13 +218,13 @@ static void fill_effects(struct stats_steps *s, bool absolute, double norms[EFFE
         s->effects[3][i] = absolute ? 0 : s->load[i];
     }
     for (int k = 0; k < EFFECTS; k++) {
-        double before = dot(s, s->effects[k], s->effects[k]);
+        double before = dot_product(s, s->effects[k], s->effects[k]);
         for (int j = 0; j < k && norms[j] > 0; j++) {
-            double part = dot(s, s->effects[k], s->effects[j]) / norms[j];
+            double part = dot_product(s, s->effects[k], s->effects[j]) / norms[j];
             for (size_t i = 0; i < s->n; i++)
                 s->effects[k][i] -= part * s->effects[j][i];
         }
-        norms[k] = dot(s, s->effects[k], s->effects[k]);
+        norms[k] = dot_product(s, s->effects[k], s->effects[k]);
         if (!(norms[k] > 1e-9 * before))
             norms[k] = 0;
     }
@@ -269,7 +269,7 @@ static double spread_of(const struct stats_steps *s, const double *residual, dou
 
 // The window before which a step explains what time and load leave over, by the score test; 0: none
 // does.
-static size_t find_split(struct stats_steps *s, bool absolute)
+static size_t find_series_split(struct stats_steps *s, bool absolute)
 {
     double norms[EFFECTS] = {0}, tails[EFFECTS] = {0}, *residual = s->unsorted;
     double tail = 0, best = 0, size = 0, freedom;
@@ -320,7 +320,7 @@ void series_adjust_for_load(struct stats_steps *s, const struct stats_cell *cell
     s->n_days = 1;
     fill_loads(s, cells);
     fit_load_and_trend(s, absolute);
-    size_t at = find_split(s, absolute);
+    size_t at = find_series_split(s, absolute);
     if (!at)
         return;
     series_take(s, cells, absolute);

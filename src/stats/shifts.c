@@ -141,7 +141,7 @@ static void count_call(struct finder *d, uint32_t mover, uint32_t caller, double
 
 // Whether the mover at that frame of a sample accounts for the sample: the outermost of a recursion
 // does. Frames are visited from the root.
-static bool accounts(struct finder *d, uint32_t mover, bool is_leaf)
+static bool shift_accounts_for(struct finder *d, uint32_t mover, bool is_leaf)
 {
     if (d->movers[mover].by_self)
         return is_leaf;
@@ -159,7 +159,8 @@ static void take_callers(struct stats_functions *f, size_t profile, const uint32
     d->n_seen++;
     for (size_t i = n; i-- > 0;) {
         uint32_t mover = d->mover_of_row[rows[i]];
-        if (!mover || d->movers[mover - 1].grew != after || !accounts(d, mover - 1, i == 0))
+        if (!mover || d->movers[mover - 1].grew != after ||
+            !shift_accounts_for(d, mover - 1, i == 0))
             continue;
         size_t above = i + 1; // a function that calls itself is not its own caller
         while (above < n && rows[above] == rows[i])
@@ -208,7 +209,7 @@ static bool are_related(struct finder *d, const struct mover *a, const struct mo
 }
 
 // How well they fit, the best is 2; 0: not at all.
-static double fitness(struct finder *d, const struct mover *fresh, const struct mover *other)
+static double shift_fitness(struct finder *d, const struct mover *fresh, const struct mover *other)
 {
     const struct stats_function *rows = d->f->rows;
     double ratio = other->change / fmax(fresh->change, 1e-300);
@@ -219,7 +220,7 @@ static double fitness(struct finder *d, const struct mover *fresh, const struct 
     return fresh->is_fresh && ratio >= 0.5 ? fmin(ratio, 1 / ratio) : 0;
 }
 
-static int by_change(const void *a, const void *b)
+static int by_shift_change(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x < y) - (x > y);
@@ -236,7 +237,7 @@ static void choose_movers(struct finder *d)
     for (uint32_t i = 0; i < d->n; i++)
         changes[i] = d->movers[i].change;
     if (d->n > MOST) {
-        sort_items(arena, changes, d->n, sizeof *changes, by_change);
+        sort_items(arena, changes, d->n, sizeof *changes, by_shift_change);
         least = changes[MOST - 1];
     }
     for (uint32_t i = 0; i < d->n && d->n_paired < MOST; i++)
@@ -251,7 +252,7 @@ static bool pair_with_best(struct finder *d, uint32_t i)
     uint32_t other = NONE;
     arena_spend(d->f->arena, d->n_paired);
     for (uint32_t k = 0; k < d->n_paired; k++) {
-        double fit = fitness(d, m, &d->movers[d->paired[k]]);
+        double fit = shift_fitness(d, m, &d->movers[d->paired[k]]);
         if (fit > best) {
             best = fit;
             other = d->paired[k];

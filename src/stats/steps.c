@@ -79,7 +79,7 @@ static size_t choose_starts(struct stats_steps *s)
 }
 
 // The partition with the greatest likelihood less PENALTY per step: PELT (Killick et al. 2012).
-static void partition(struct stats_steps *s)
+static void partition_steps(struct stats_steps *s)
 {
     size_t n_active = 1, n_starts = choose_starts(s);
     s->best[0] = -PENALTY;
@@ -143,8 +143,8 @@ static double step_likelihood(const struct stats_steps *s, size_t from, size_t a
            range_likelihood(s, from, to);
 }
 
-static void locate(const struct stats_steps *s, const struct segment *left,
-                   const struct segment *right, struct stats_step *step)
+static void locate_step(const struct stats_steps *s, const struct segment *left,
+                        const struct segment *right, struct stats_step *step)
 {
     size_t from = left->from, to = right->to, first, last;
     double best = step_likelihood(s, from, right->from, to);
@@ -168,7 +168,7 @@ static void locate(const struct stats_steps *s, const struct segment *left,
 }
 
 // A deploy may take until the next window to show, and the clocks of those who report it differ.
-static void attribute(const struct stats_steps *s, struct stats_step *step)
+static void attribute_step(const struct stats_steps *s, struct stats_step *step)
 {
     const struct stats_window *w = s->history->windows;
     int64_t begin = w[step->low].start - (w[step->low].end - w[step->low].start);
@@ -202,7 +202,7 @@ static bool is_short(const struct stats_steps *s, const struct segment *g, int64
     return g->n < 2 || duration_of(s, g) < lasting;
 }
 
-static void mask(struct stats_steps *s, const struct segment *g)
+static void mask_step(struct stats_steps *s, const struct segment *g)
 {
     for (size_t i = g->from; i < g->to; i++)
         s->masked[i] = true;
@@ -218,7 +218,7 @@ static void push_gone(struct stats_steps *s, size_t i)
 {
     const struct segment *g = &s->segments[i];
     struct stats_step step = {.p = 1, .gone = true, .until = g->to};
-    locate(s, g - 1, g, &step);
+    locate_step(s, g - 1, g, &step);
     step.before = rate_of(g - 1);
     step.after = rate_of(g);
     push_step(s, step);
@@ -234,14 +234,14 @@ static bool mask_short(struct stats_steps *s, int64_t lasting)
         if (i + 1 == s->n_segments && !is_short(s, g, lasting * 2 / 3) &&
             lasting <= s->history->lasting) {
             struct stats_step step = {0};
-            locate(s, g - 1, g, &step);
-            attribute(s, &step);
+            locate_step(s, g - 1, g, &step);
+            attribute_step(s, &step);
             if (step.marker)
                 continue;
         } else if (i > 0 && i + 1 < s->n_segments) {
             push_gone(s, i);
         }
-        mask(s, g);
+        mask_step(s, g);
         any = true;
     }
     return any;
@@ -256,7 +256,7 @@ static bool mask_excursion(struct stats_steps *s)
         if (!g->n || fabs(after - before) > 0.5 * fmin(fabs(during - before), fabs(during - after)))
             continue;
         push_gone(s, i);
-        mask(s, g);
+        mask_step(s, g);
         return true;
     }
     return false;
@@ -265,7 +265,8 @@ static bool mask_excursion(struct stats_steps *s)
 // --- steps ---
 
 // Whether the later half of the last segment is nearer to what was before: the rest of a spike.
-static bool fades(const struct stats_steps *s, const struct segment *left, const struct segment *g)
+static bool step_fades(const struct stats_steps *s, const struct segment *left,
+                       const struct segment *g)
 {
     size_t middle = g->from, n = 0;
     if (g->to != s->n)
@@ -284,7 +285,7 @@ static void push_lasting(struct stats_steps *s)
         const struct segment *g = &s->segments[i];
         if (!g->n)
             continue;
-        if (left && left->n >= 2 && !fades(s, left, g)) {
+        if (left && left->n >= 2 && !step_fades(s, left, g)) {
             struct segment all = {left->from, g->to, left->events + g->events,
                                   left->exposure + g->exposure, left->n + g->n};
             double likelihood = (log_likelihood(left->events, left->exposure) +
@@ -298,15 +299,15 @@ static void push_lasting(struct stats_steps *s)
                                              g->events / (g->exposure * g->exposure))),
                 .p = stats_step_p(likelihood, (double)s->n, (double)s->n),
             };
-            locate(s, left, g, &step);
-            attribute(s, &step);
+            locate_step(s, left, g, &step);
+            attribute_step(s, &step);
             push_step(s, step);
         }
         left = g;
     }
 }
 
-static int by_window(const void *a, const void *b)
+static int compare_step_windows(const void *a, const void *b)
 {
     const struct stats_step *x = a, *y = b;
     return (x->window > y->window) - (x->window < y->window);
@@ -323,19 +324,19 @@ size_t stats_steps_find(struct stats_steps *s, const struct stats_cell *cells, b
         return 0;
     s->unit = ratio * s->rest;
     s->per_unit = 2 / s->unit;
-    partition(s);
+    partition_steps(s);
     if (s->n_segments > 1) {
         adjust_again(s, cells, absolute);
-        partition(s);
+        partition_steps(s);
     }
     for (int round = 0; round < MAX_ROUNDS; round++) {
         if (!mask_short(s, lasting) && !mask_excursion(s))
             break;
         series_sum_up(s);
-        partition(s);
+        partition_steps(s);
     }
     push_lasting(s);
-    sort_items(s->arena, s->found, s->n_found, sizeof *s->found, by_window);
+    sort_items(s->arena, s->found, s->n_found, sizeof *s->found, compare_step_windows);
     *steps = s->found;
     return s->n_found;
 }

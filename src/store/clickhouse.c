@@ -75,7 +75,7 @@ static int read_parameter(struct clickhouse_place *at, struct str name, struct s
 {
     if (str_eq(name, STR("cluster"))) {
         if (!is_database_name(value))
-            return err_set(e, "--store: cluster '%.*s': letters, digits and _ are expected",
+            return err_set(e, "--store: invalid cluster '%.*s'; expected letters, digits and _",
                            (int)value.n, value.p);
         return copy_field(at->cluster, sizeof at->cluster, value, "cluster", e);
     }
@@ -89,12 +89,11 @@ static int read_parameter(struct clickhouse_place *at, struct str name, struct s
     if (str_eq(name, STR("spool")))
         return read_size(value, &at->spool_bytes)
                    ? 0
-                   : err_set(e, "--store: spool=%.*s: a size such as 4GiB is expected",
+                   : err_set(e, "--store: invalid spool '%.*s'; expected a size such as 4GiB",
                              (int)value.n, value.p);
-    return err_set(e,
-                   "--store: '%.*s' is no parameter; there are cluster, password_file, ca_file "
-                   "and spool",
-                   (int)name.n, name.p);
+    return err_set(
+        e, "--store: unknown parameter '%.*s'; expected cluster, password_file, ca_file or spool",
+        (int)name.n, name.p);
 }
 
 // [clickhouse|clickhouse+https]://[USER@]HOST[:PORT]/DATABASE[?name=value&...]
@@ -106,7 +105,7 @@ static int parse_place(struct clickhouse_place *at, struct str url, struct err *
     size_t question = str_find(url, STR("?"), begin);
     *at = (struct clickhouse_place){.spool_bytes = UINT64_C(1) << 30};
     if (slash == SIZE_MAX || slash > question)
-        return err_set(e, "--store: no database is named: %s is expected", form);
+        return err_set(e, "--store: no database; expected %s", form);
     struct str place = str_from_to(url, begin, slash), user = STR("default");
     struct str database = str_from_to(url, slash + 1, question < url.n ? question : url.n);
     size_t sign = str_find(place, STR("@"), 0);
@@ -114,12 +113,13 @@ static int parse_place(struct clickhouse_place *at, struct str url, struct err *
         user = str_from_to(place, 0, sign);
         place = str_from_to(place, sign + 1, place.n);
         if (str_find(user, STR(":"), 0) != SIZE_MAX)
-            return err_set(e, "--store: a password does not belong into a command line: put it "
-                              "into a file and add ?password_file=FILE, or into the environment "
-                              "as KILN_STORE_PASSWORD");
+            return err_set(e, "--store: other users can read a password in the command line; use "
+                              "?password_file=FILE, or set KILN_STORE_PASSWORD");
     }
     if (!place.n || !is_database_name(database))
-        return err_set(e, "--store: %s is expected; a database's name is of letters, digits and _",
+        return err_set(e,
+                       "--store: invalid URL; expected %s, with letters, digits and _ in the name "
+                       "of the database",
                        form);
     size_t host = place.p[0] == '[' ? str_find(place, STR("]"), 0) : 0;
     bool has_port = str_find(place, STR(":"), host == SIZE_MAX ? 0 : host) != SIZE_MAX;
@@ -180,7 +180,8 @@ static void spool_request(struct clickhouse *c, struct store_request *r, struct 
     }
     for (size_t i = 0; i < r->n; i++)
         if (r->puts[i].time / DAY_NANOS > 65535) { // the limit of ClickHouse's Date
-            err_set(e, "a profile's time is %lld: later than 2149", (long long)r->puts[i].time);
+            err_set(e, "invalid time %lld of a profile: later than 2149",
+                    (long long)r->puts[i].time);
             r->code = STORE_BAD_INPUT;
             return;
         }
@@ -206,7 +207,7 @@ static int check_spool_size(struct clickhouse *c, struct err *e)
     pthread_mutex_lock(&s->lock);
     int code = s->bytes > c->at.spool_bytes ? STORE_BUSY : 0;
     if (code)
-        err_set(e, "%llu bytes wait for ClickHouse, which is the limit%s%s: try again later",
+        err_set(e, "the spool is full: %llu bytes wait for ClickHouse%s%s; try again later",
                 (unsigned long long)s->bytes, s->failing ? "; " : "", s->failing ? s->why : "");
     pthread_mutex_unlock(&s->lock);
     return code;
@@ -266,16 +267,16 @@ static int clickhouse_backup(void *driver, const char *to, struct err *e)
 {
     struct clickhouse *c = driver;
     err_set(e,
-            "profiles are in ClickHouse, which makes their backup: BACKUP DATABASE %s TO "
-            "Disk('backups', 'kiln.zip'), before 22.8 ALTER TABLE ... FREEZE; debug files are in "
-            "the --data of each server",
+            "profiles are in ClickHouse; back them up there: BACKUP DATABASE %s TO Disk('backups', "
+            "'kiln.zip'), before 22.8 ALTER TABLE ... FREEZE; debug files are in the --data of "
+            "each server",
             c->at.database);
     return STORE_BAD_INPUT;
 }
 
 static int clickhouse_each(void *driver, store_each_fn *give, void *ctx, struct err *e)
 {
-    err_set(e, "profiles move into ClickHouse, not out of it: copy its tables");
+    err_set(e, "cannot migrate profiles from ClickHouse; copy its tables");
     return STORE_BAD_INPUT;
 }
 
@@ -345,13 +346,13 @@ static int start_sender(struct clickhouse *c, struct err *e)
         code = clickhouse_begin_retention(c, e);
     c->ask_nanos = ASK_NANOS;
     if (code == STORE_FULL)
-        clickhouse_note(c, "%s; what comes waits in %s", e->message, c->spool.directory);
+        clickhouse_note(c, "%s; new profiles wait in %s", e->message, c->spool.directory);
     else if (code)
         return code;
     c->migrated = !code;
     int error = pthread_create(&c->sender, NULL, clickhouse_send_loop, c);
     c->has_sender = !error;
-    return error ? err_set(e, "the store cannot start a thread: %s", strerror(error)) : 0;
+    return error ? err_set(e, "cannot start a thread of the store: %s", strerror(error)) : 0;
 }
 
 int store_clickhouse_open(const char *url, const struct store_options *options,

@@ -151,7 +151,7 @@ static int drop_day_partitions(struct clickhouse *c, uint32_t day, const char *w
     uint64_t number;
     int64_t began = real_nanos();
     if (getrandom(&number, sizeof number, 0) != sizeof number)
-        return err_set(e, "no random number");
+        return err_set(e, "cannot get a random number");
     clickhouse_day_text(day, text);
     int code = write_drop(c, day, number, began, false, e);
     if (code)
@@ -269,7 +269,7 @@ static int wait_for_mutations(struct clickhouse *c, struct arena *arena, struct 
             return code;
         nanosleep(&(struct timespec){0, 100 * 1000000}, NULL);
     }
-    return err_set(e, "ClickHouse at %s is still deleting; it goes on by itself", c->at.base);
+    return err_set(e, "ClickHouse at %s is still deleting, and will finish by itself", c->at.base);
 }
 
 static int delete_found(struct clickhouse *c, const struct store_select *select,

@@ -157,8 +157,8 @@ static int report_orphans(struct defect_report *t, struct clickhouse *c, struct 
         if (code || !now.doubles)
             continue;
         snprintf(text, sizeof text,
-                 "%s: two stacks of a service have one number, %llu times: queries take one for "
-                 "the other",
+                 "%s: two stacks of a service have the same id, %llu times: queries mistake one "
+                 "for the other",
                  day, (unsigned long long)now.doubles);
         report_defect(t, text);
     }

@@ -122,7 +122,7 @@ static struct clickhouse_client *client_take(struct clickhouse *c, struct err *e
         return client;
     client = calloc(1, sizeof *client);
     if (!client) {
-        err_set(e, "no memory to ask ClickHouse");
+        err_set(e, "no memory for a request to ClickHouse");
         return NULL;
     }
     if (!(client->net = net_client_new(e))) {
@@ -165,8 +165,7 @@ static int set_refused_error(struct clickhouse *c, const struct exchange *x, str
     for (size_t i = 0; i < x->n && n < sizeof text - 1 && x->data[i] != '\n'; i++)
         text[n++] = isprint(x->data[i]) ? (char)x->data[i] : ' ';
     text[n] = 0;
-    err_set(e, "ClickHouse at %s answers %d: %s", c->at.base, x->status,
-            n ? text : "it says nothing more");
+    err_set(e, "ClickHouse at %s returned %d: %s", c->at.base, x->status, n ? text : "no message");
     return STORE_FAILED;
 }
 
@@ -228,7 +227,7 @@ static int run_exchange(struct clickhouse *c, const char *url, struct str body, 
         budget_explain(budget, e);
         code = STORE_BUSY;
     } else if (stopped) {
-        err_set(e, "ClickHouse at %s: the server stops before the answer arrives", c->at.base);
+        err_set(e, "ClickHouse at %s: the server stopped before the response arrived", c->at.base);
         code = STORE_BUSY;
     } else if (!code && !x->status) {
         err_set(e, "ClickHouse at %s: %s", c->at.base, x->error.message);
@@ -286,7 +285,7 @@ int clickhouse_rows_end(struct clickhouse *c, const struct unpack *rows, int cod
 {
     if (code || !rows->bad)
         return code;
-    err_set(e, "ClickHouse at %s: an answer cannot be read, or is not complete", c->at.base);
+    err_set(e, "ClickHouse at %s: invalid or incomplete response", c->at.base);
     return STORE_FAILED;
 }
 

@@ -381,9 +381,8 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
         store_warn(answer, "some samples were left out: their stacks are missing in ClickHouse");
     }
     if (!code && m.has_doubles) {
-        clickhouse_note(driver, "two stacks have one number in %s.stacks", m.c->at.database);
-        store_warn(answer,
-                   "some samples may be shown at another stack: two stacks have one number");
+        clickhouse_note(driver, "two stacks have the same id in %s.stacks", m.c->at.database);
+        store_warn(answer, "some samples may have the wrong stack: two stacks have the same id");
     }
     return code ? code : finish_clickhouse_merge(&m, *stacks, e);
 }

@@ -151,8 +151,8 @@ static int create_all(struct clickhouse *c, struct err *e)
 static int refuse_older(struct clickhouse *c, uint64_t have, struct err *e)
 {
     return err_set(e,
-                   "database %s at %s has tables of version %llu, which this kiln does not read: "
-                   "give another database in --store, or drop this one (DROP DATABASE %s)",
+                   "database %s at %s has tables of unsupported version %llu; use another database "
+                   "in --store, or drop it (DROP DATABASE %s)",
                    c->at.database, c->at.base, (unsigned long long)have, c->at.database);
 }
 
@@ -176,7 +176,7 @@ static int query_server_version(struct clickhouse *c, struct err *e)
         size_t end = dot == SIZE_MAX ? SIZE_MAX : str_find(v, STR("."), dot + 1);
         if (end == SIZE_MAX || !str_to_u64(str_from_to(v, 0, dot), 10, &major) ||
             !str_to_u64(str_from_to(v, dot + 1, end), 10, &minor))
-            code = err_set(e, "%s does not answer as ClickHouse does", c->at.base);
+            code = err_set(e, "%s: invalid response; expected ClickHouse", c->at.base);
     }
     arena_free(arena);
     c->version = (unsigned)(major * 1000 + minor);
@@ -209,7 +209,7 @@ int clickhouse_check_version(struct clickhouse *c, struct err *e)
     if (!code && have && have < FIRST_VERSION)
         code = refuse_older(c, have, e);
     else if (!code && have != VERSION)
-        code = err_set(e, "database %s at %s has tables of version %llu, this kiln knows %d%s",
+        code = err_set(e, "database %s at %s has tables of version %llu; expected %d%s",
                        c->at.database, c->at.base, (unsigned long long)have, VERSION,
                        have ? "" : "; no kiln server has used it yet");
     return code;
@@ -231,8 +231,8 @@ int clickhouse_migrate(struct clickhouse *c, struct err *e)
         return refuse_older(c, have, e);
     if (have > VERSION)
         return err_set(e,
-                       "database %s at %s was made by a newer kiln (schema %llu, this one knows "
-                       "%d): update this server",
+                       "database %s at %s was created by a newer kiln (schema %llu; this kiln "
+                       "supports %d); update this server",
                        db, c->at.base, (unsigned long long)have, VERSION);
     code = clickhouse_run(c, e, "CREATE DATABASE IF NOT EXISTS %s%s%s", db, on, cluster);
     // On every node, so that a server may query any of them.

@@ -298,7 +298,7 @@ static int wait_for_earlier(struct sending *s, struct err *e)
             return code;
         nanosleep(&(struct timespec){0, 100 * 1000000}, NULL);
     }
-    return err_set(e, "ClickHouse at %s still works on an earlier try", s->c->at.base);
+    return err_set(e, "ClickHouse at %s is still processing an earlier attempt", s->c->at.base);
 }
 
 static size_t day_index(const struct sending *s, uint32_t day)
@@ -582,9 +582,10 @@ void *clickhouse_send_loop(void *arg)
         int code = send_segment(c, f, &e);
         spool_give(&c->spool, f, !code, &e);
         if (code && tries == 0)
-            clickhouse_note(c, "rows wait in %s: %s", c->spool.directory, e.message);
+            clickhouse_note(c, "sending rows failed; they wait in %s: %s", c->spool.directory,
+                            e.message);
         else if (!code && tries)
-            clickhouse_note(c, "ClickHouse at %s takes rows again", c->at.base);
+            clickhouse_note(c, "ClickHouse at %s accepts rows again", c->at.base);
         tries = code ? tries + 1 : 0;
         if (code)
             pause_before_retry(c, tries);

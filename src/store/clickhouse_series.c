@@ -229,8 +229,7 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
         code = query_series_rows(&s, &rows, e);
     while (!code && rows.p < rows.end)
         if (!read_series_row(&s, &rows)) {
-            err_set(e, "ClickHouse at %s: a row of %s.series cannot be read", c->at.base,
-                    c->at.database);
+            err_set(e, "ClickHouse at %s: invalid row in %s.series", c->at.base, c->at.database);
             code = STORE_CORRUPT;
         }
     if (!code)

@@ -91,10 +91,10 @@ static int find_segments(struct spool *s, struct err *e)
         struct str name = str_from(entry->d_name); // seq-batch.3.rows, 16 digits each
         if (str_ends(name, STR(".rows")) &&
             (name.n == 38 || (name.n == 40 && str_ends(name, STR(".2.rows"))))) {
-            err_set(e,
-                    "%s/%s is of an earlier kiln, whose rows this one does not read: let that one "
-                    "send it, or remove it",
-                    s->directory, entry->d_name);
+            err_set(
+                e,
+                "%s/%s was written by an earlier version; send it with that version, or remove it",
+                s->directory, entry->d_name);
             closedir(d);
             free_segments(all, n);
             return STORE_FAILED;
@@ -146,7 +146,7 @@ static int make_spool_directories(struct spool *s, struct err *e)
         int made = mkdir(s->directory, 0750);
         *p = c;
         if (made && errno != EEXIST)
-            return set_spool_error(s, "make a directory", e);
+            return set_spool_error(s, "create a directory", e);
         if (!c)
             return 0;
     }
@@ -178,7 +178,7 @@ int spool_open(struct spool *s, const char *directory, struct err *e)
     if (s->lock_fd < 0)
         return set_spool_error(s, "write", e);
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB))
-        return err_set(e, "%s is in use by another process: each server needs a --data of its own",
+        return err_set(e, "%s is in use by another process; each server needs its own --data",
                        s->directory);
     return find_segments(s, e);
 }
@@ -234,7 +234,7 @@ int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
     f->seq = s->next_seq;
     segment_path(s, f, path);
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-    int code = f->fd < 0 ? set_spool_error(s, "make a file", e) : sync_spool_directory(s, e);
+    int code = f->fd < 0 ? set_spool_error(s, "create a file", e) : sync_spool_directory(s, e);
     if (code) {
         if (f->fd >= 0) {
             close(f->fd);

@@ -102,7 +102,8 @@ static const struct store_request *find_turn(const struct commit_queue *q)
     return found;
 }
 
-static size_t dequeue_request(struct store_request **at, struct store_request **requests, size_t n)
+static size_t dequeue_commit_request(struct store_request **at, struct store_request **requests,
+                                     size_t n)
 {
     requests[n] = *at;
     *at = (*at)->next;
@@ -126,7 +127,7 @@ static size_t take_shares(struct commit_queue *q, struct store_request **request
         }
         *taken = after;
         cost[later] += request_cost(r);
-        n = dequeue_request(at, requests, n);
+        n = dequeue_commit_request(at, requests, n);
     }
     return n;
 }
@@ -151,7 +152,7 @@ static size_t take_tenant_turn(struct commit_queue *q, const struct store_reques
             continue;
         }
         cost += request_cost(r);
-        n = dequeue_request(at, requests, n);
+        n = dequeue_commit_request(at, requests, n);
     }
     tenant->turn = ++q->turns;
     return n;
@@ -215,8 +216,8 @@ bool commit_queue_is_full(const struct commit_queue *q, struct str tenant, size_
     if ((t ? t->bytes : 0) + bytes <= limit / (q->n_tenants + (t ? 0 : 1)))
         return false;
     err_set(e,
-            "profiles of %zu bytes wait to be stored and %zu more would be above the limit of "
-            "%zu: try again in a second",
+            "the queue is full: %zu bytes wait to be stored, and %zu more would exceed the limit "
+            "of %zu; try again in a second",
             waiting, bytes, limit);
     return true;
 }

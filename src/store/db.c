@@ -145,11 +145,11 @@ static int check_version(const struct db *db, const struct db_format *format, st
     bool newer = db->version > format->version;
     if (!db->version || (db->version >= format->oldest && !newer))
         return 0;
-    err_set(e,
-            "%s has format %d, which %s kiln wrote; this one reads formats %d to %d: %smove the "
-            "file away",
-            db->path, db->version, newer ? "a newer" : "an older", format->oldest, format->version,
-            newer ? "upgrade kiln, or " : "");
+    err_set(
+        e,
+        "%s has format %d of %s version; this version reads formats %d to %d; %smove the file away",
+        db->path, db->version, newer ? "a newer" : "an older", format->oldest, format->version,
+        newer ? "upgrade kiln, or " : "");
     return STORE_FORMAT;
 }
 

@@ -47,7 +47,7 @@ struct transposed {
     int64_t *values; // values[column * n + entry]
 };
 
-static void transpose(struct matrix_writer *w, struct arena *a, struct transposed *t)
+static void transpose_matrix(struct matrix_writer *w, struct arena *a, struct transposed *t)
 {
     uint32_t max = 0;
     *t = (struct transposed){.arena = a, .n = w->n, .n_rows = w->n_rows};
@@ -260,7 +260,7 @@ static void put_checked(struct pack *to, const struct pack *bytes)
 void matrix_pack(struct matrix_writer *w, struct arena *a, struct pack *head, struct pack *body)
 {
     struct transposed t;
-    transpose(w, a, &t);
+    transpose_matrix(w, a, &t);
     struct pack front = {.arena = a}, numbers = {.arena = a}, lengths = {.arena = a};
     struct pack data = {.arena = a}, back = {.arena = a};
     struct bits b = {.to = &numbers}, to = {.to = &data};

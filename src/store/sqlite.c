@@ -60,12 +60,10 @@ void lite_leave_out(struct lite *lite, int code, int64_t number, struct store_an
         lite_note(lite, "%s", e->message);
     answer->format_days += code == STORE_FORMAT;
     if (code == STORE_FORMAT)
-        store_warn(answer,
-                   "%.10s was left out: it was written in a format that this version of kiln does "
-                   "not read",
+        store_warn(answer, "%.10s was skipped: this version of kiln does not support its format",
                    file);
     else
-        store_warn(answer, "%.10s is incomplete: a part of it is damaged and was left out", file);
+        store_warn(answer, "%.10s is incomplete: a damaged part was skipped", file);
 }
 
 int lite_begin(struct lite *lite, struct db *db, struct str tenant, int64_t number, struct err *e)
@@ -159,7 +157,7 @@ static int make_store_directories(const char *directory, struct err *e)
     snprintf(path, sizeof path, "%s/tenants", directory);
     if ((mkdir(directory, 0750) != 0 && errno != EEXIST && errno != EROFS) ||
         (mkdir(path, 0750) != 0 && errno != EEXIST && errno != EROFS)) {
-        err_set(e, "cannot make the directory %s: %s", path, strerror(errno));
+        err_set(e, "cannot create the directory %s: %s", path, strerror(errno));
         return STORE_FULL;
     }
     return 0;

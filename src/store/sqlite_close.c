@@ -220,7 +220,7 @@ static bool can_continue_closing(struct closing *c, int *code, struct err *e)
         *code = STORE_FULL;
     }
     if (!*code && c->lite->stopping) {
-        err_set(e, "the server stops; the hour is closed later");
+        err_set(e, "the server is stopping; the hour will be closed later");
         *code = STORE_FAILED;
     }
     return !*code;
@@ -486,7 +486,8 @@ static int insert_block(struct closing *c, struct db *db, const struct packed_bl
     if (!b->w->spilled)
         db_bind_blob(q, 8, b->body);
     else if (size > INT32_MAX || sqlite3_bind_zeroblob64(q, 8, size) != SQLITE_OK) {
-        err_set(e, "hour %d of a service in %s needs %llu bytes: a block may not be so large",
+        err_set(e,
+                "hour %d of a service in %s needs a block of %llu bytes, which exceeds the limit",
                 (int)(c->hour % 24), db->path, (unsigned long long)size);
         return STORE_FAILED;
     }

@@ -12,7 +12,7 @@ static int make_backup_directory(const char *path, struct err *e)
 {
     if (mkdir(path, 0750) == 0)
         return 0;
-    err_set(e, "cannot make %s: %s", path, strerror(errno));
+    err_set(e, "cannot create %s: %s", path, strerror(errno));
     return STORE_FULL;
 }
 
@@ -338,8 +338,7 @@ int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void 
     block_reader_fini(&c.r);
     arena_free(c.arena);
     if (!code && c.wrong) {
-        err_set(e, "%s: %llu things are wrong or could not be checked", lite->directory,
-                (unsigned long long)c.wrong);
+        err_set(e, "%s: %llu errors", lite->directory, (unsigned long long)c.wrong);
         code = STORE_CORRUPT;
     }
     return code;

@@ -117,7 +117,7 @@ static int make_tenant(const struct lite *lite, struct str tenant, struct err *e
     } else if (errno == EEXIST) {
         return 0;
     }
-    err_set(e, "cannot make %s: %s", path, strerror(errno));
+    err_set(e, "cannot create %s: %s", path, strerror(errno));
     return STORE_FULL;
 }
 
@@ -136,8 +136,8 @@ static bool move_day_aside(struct lite *lite, struct str tenant, int64_t number,
             if (rename(from, to) != 0 && i == 0)
                 return false;
         }
-        lite_note(lite, "%s is damaged: it was moved to %s.damaged-%d and a new one begun", path,
-                  path, try);
+        lite_note(lite, "%s is damaged; it was moved to %s.damaged-%d and replaced by a new one",
+                  path, path, try);
         reader_forget(lite, tenant, number);
         return true;
     }
@@ -309,9 +309,8 @@ int day_refuse(struct lite *lite, struct day *day, const struct writer_symbols *
     const char *file = strrchr(day->db.path, '/');
     err_set(e,
             "service \"%s\" has too many different functions and stacks on %.10s: they need more "
-            "than %zu MiB, the limit for one service and day (5/16 of limits.memory); stacks that "
-            "are known are still stored. Shorten or normalize generated names, or raise "
-            "limits.memory",
+            "than %zu MiB, the limit per service and day (5/16 of limits.memory); known stacks are "
+            "still stored; normalize generated names, or raise limits.memory",
             name, file ? file + 1 : "", service_limit(lite) >> 20);
     return STORE_BUSY;
 }
@@ -416,7 +415,7 @@ static void rename_damaged_services(struct lite *lite, struct day *day, struct w
             code = db_run(&day->db, q, &e);
         }
         lite_note(lite, "%s; %s", w->error ? w->error : "a service is damaged",
-                  code ? e.message : "it was set aside, and the service begins anew");
+                  code ? e.message : "its data was set aside, and the service starts empty");
         day_forget_series(day);
         free_symbols(lite, at);
     }

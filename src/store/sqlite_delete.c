@@ -100,7 +100,7 @@ static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int6
     int64_t profiles = 0;
     for (bool done = false; !done;) {
         if (lite->stopping) {
-            err_set(e, "the server stops: it goes on with deleting when it is started again");
+            err_set(e, "the server is stopping; deletion continues after the next start");
             return STORE_BUSY;
         }
         int code = lite_begin(lite, db, tenant, number, e);

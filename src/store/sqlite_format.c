@@ -129,7 +129,7 @@ int day_migrate_later(struct lite *lite, struct str tenant, int64_t number, stru
     struct migrator *m = &lite->migrator;
     char path[PATH_MAX];
     day_path(lite, tenant, number, path);
-    err_set(e, "%s is being migrated to another format: try again", path);
+    err_set(e, "%s is being migrated to another format; try again", path);
     if (lite->stopping)
         return STORE_BUSY;
     if (m->running)

@@ -98,11 +98,11 @@ static void record_close_failure(struct lite *lite, struct str tenant, int64_t n
         reader_give(lite, reader, 0, &ignored);
     }
     if (service)
-        lite_note(lite, "hour %d of service \"%s\" was not closed and is tried again in %d min: %s",
+        lite_note(lite, "cannot close hour %d of service \"%s\"; retrying in %d min: %s",
                   (int)(hour % 24), name, (int)(delay / 60000000000), e->message);
     else
-        lite_note(lite, "a day is left alone and tried again in %d min: %s",
-                  (int)(delay / 60000000000), e->message);
+        lite_note(lite, "cannot maintain a day; retrying in %d min: %s", (int)(delay / 60000000000),
+                  e->message);
 }
 
 static void forget_close_failure(struct lite *lite, struct str tenant, int64_t number,

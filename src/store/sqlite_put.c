@@ -144,8 +144,8 @@ static int store_profile_guarded(struct batch *batch, struct day *day, const str
         struct str name = labels_get(put->labels, put->n_labels, STR("service_name"));
         arena_try_end(w->symbols->arena);
         err_set(e,
-                "a profile of service \"%.*s\" needs more memory to be stored than the %zu MiB of "
-                "limits.memory: send smaller profiles, or raise limits.memory",
+                "storing a profile of service \"%.*s\" needs more than %zu MiB (limits.memory); "
+                "send smaller profiles, or raise limits.memory",
                 (int)(name.n < 200 ? name.n : 200), name.p, batch->lite->options.memory >> 20);
         return STORE_BUSY;
     }

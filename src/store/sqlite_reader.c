@@ -96,8 +96,7 @@ int reader_give(struct lite *lite, struct reader *reader, int code, struct err *
 {
     struct reader *old = NULL;
     if (!db_is_intact(&reader->db) && (!code || code == STORE_CORRUPT)) {
-        err_set(e, "%s was written to while it was read without its log: try again",
-                reader->db.path);
+        err_set(e, "%s changed while it was read without its log; try again", reader->db.path);
         code = STORE_FULL;
     }
     reader->budget = NULL;
@@ -204,8 +203,8 @@ static int explain_too_large(struct lite *lite, struct reader *reader, int64_t s
     lite_service_name(&reader->db, service, name);
     day_path(lite, str_from(reader->tenant), reader->number, day);
     err_set(e,
-            "the symbols of service \"%s\" of %.10s need more memory than the %zu MiB of "
-            "limits.memory allow: ask for other services or days, or raise limits.memory",
+            "the symbols of service \"%s\" on %.10s need more than %zu MiB (limits.memory); query "
+            "other services or days, or raise limits.memory",
             name, strlen(day) > 13 ? day + strlen(day) - 13 : day, lite->options.memory >> 20);
     return STORE_BUSY;
 }

@@ -39,7 +39,7 @@ int seen_key(struct db *db, struct id *key, bool *has_old_ids, struct err *e)
         memcpy(key, bytes.p, bytes.n);
         *has_old_ids = sqlite3_column_int(q, 1) > 0;
     } else if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
-        err_set(e, "%s is damaged: it has no key for its hashes", db->path);
+        err_set(e, "%s is damaged: no key for its hashes", db->path);
         code = STORE_CORRUPT;
     } else {
         code = db_error(db, rc, "read", e);

@@ -225,7 +225,7 @@ struct store *store_open(const char *where, const struct store_options *options,
         s->has_maintainer = !error;
     }
     if (error) {
-        err_set(e, "the store cannot start a thread: %s", strerror(error));
+        err_set(e, "cannot start a thread of the store: %s", strerror(error));
         store_close(s);
         return NULL;
     }
@@ -280,8 +280,8 @@ static int bad_label(struct err *e, struct str what, const char *why)
 static int bad_tenant(struct str tenant, struct err *e)
 {
     err_set(e,
-            "tenant \"%.*s\" is not a name: 1 to 150 of letters, digits and !._*'()-, and not . "
-            "or ..",
+            "invalid tenant \"%.*s\"; expected 1 to 150 letters, digits and !._*'()-, not . or .. "
+            "alone",
             (int)(tenant.n < 200 ? tenant.n : 200), tenant.p);
     return STORE_BAD_INPUT;
 }
@@ -304,7 +304,7 @@ static int check_put(const struct store_put *put, struct err *e)
         if (labels_get(labels, put->n_labels, must[i]).n == 0)
             return bad_label(e, must[i], "a series must have this label");
     if (put->profile->n_types == 0 || put->profile->n_types > KIND_MAX_TYPES) {
-        err_set(e, "a profile has %u sample types: 1 to %d are kept", put->profile->n_types,
+        err_set(e, "invalid profile: %u sample types; expected 1 to %d", put->profile->n_types,
                 KIND_MAX_TYPES);
         return STORE_BAD_INPUT;
     }
@@ -313,7 +313,7 @@ static int check_put(const struct store_put *put, struct err *e)
             return bad_label(e, STR(KIND_SQUARES_TYPE), "no profile can have this sample type");
     // The end of the day must be representable too.
     if (put->time <= 0 || put->time > INT64_MAX - 2 * DAY_NANOS) {
-        err_set(e, "a profile's time is %lld: nanoseconds since 1970 are expected",
+        err_set(e, "invalid time %lld of a profile; expected nanoseconds since 1970",
                 (long long)put->time);
         return STORE_BAD_INPUT;
     }
@@ -407,7 +407,7 @@ static int check_select(const struct store_select *select, bool typed, struct er
     if (!is_tenant(select->tenant))
         return bad_tenant(select->tenant, e);
     if ((typed || select->type.n) && !type_id_parse(select->type, &id)) {
-        err_set(e, "profile type \"%.*s\": name:type:unit:period_type:period_unit is expected",
+        err_set(e, "invalid profile type \"%.*s\"; expected name:type:unit:period_type:period_unit",
                 (int)(select->type.n < 200 ? select->type.n : 200), select->type.p);
         return STORE_BAD_INPUT;
     }
@@ -438,7 +438,7 @@ int store_lines(struct store *s, const struct store_select *select, int64_t step
     *answer = (struct store_answer){0};
     int code = check_select(select, true, e);
     if (!code && step <= 0) {
-        err_set(e, "the step of a time series is %lld ns: it must be more than 0", (long long)step);
+        err_set(e, "invalid step %lld ns; expected more than 0", (long long)step);
         code = STORE_BAD_INPUT;
     }
     return code ? code : s->driver->lines(s->state, select, step, arena, lines, n, answer, e);

@@ -346,7 +346,7 @@ struct unknown_stacks {
 static void prepare_stacks(struct symbols *s)
 {
     if (!s->stacks && getrandom(s->seed, sizeof s->seed, 0) != sizeof s->seed)
-        arena_fail(s->arena, "the kernel gives no random numbers");
+        arena_fail(s->arena, "cannot get random numbers from the kernel");
     if (!s->stacks || (s->n_stacks > s->stack_mask / 2 && s->stack_mask < STACKS_MOST - 1)) {
         size_t room = s->stacks ? ((size_t)s->stack_mask + 1) * 4 : STACKS_LEAST;
         s->stacks = arena_array(s->arena, room, sizeof *s->stacks);

@@ -244,7 +244,7 @@ int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct 
     uint64_t text = unpack_varint(&next);
     if (s->read_limit &&
         (text > s->read_limit || symbols_weight(&to, s->text + (size_t)text) > s->read_limit)) {
-        err_set(e, "they need more than the limit of %zu KiB of memory", s->read_limit >> 10);
+        err_set(e, "out of memory: the limit is %zu KiB", s->read_limit >> 10);
         return STORE_BUSY;
     }
     for (int i = 0; i < N_STREAMS; i++)

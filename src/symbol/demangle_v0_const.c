@@ -27,7 +27,7 @@ static bool hex_nibbles(struct v0 *v, const char **hex, size_t *n)
     return true;
 }
 
-static unsigned nibble(char c)
+static unsigned hex_nibble(char c)
 {
     return v0_const_is_digit(c) ? (unsigned)(c - '0') : 10 + (unsigned)(c - 'a');
 }
@@ -40,7 +40,7 @@ static bool v0_hex_value(const char *hex, size_t n, uint64_t *value)
     if (n > 16)
         return false;
     for (size_t i = 0; i < n; i++)
-        *value = *value << 4 | nibble(hex[i]);
+        *value = *value << 4 | hex_nibble(hex[i]);
     return true;
 }
 
@@ -105,13 +105,13 @@ static void print_escaped(struct v0 *v, uint32_t quote, uint32_t c)
 // invalid.
 static size_t hex_char(const char *hex, size_t n, uint32_t *c)
 {
-    unsigned first = nibble(hex[0]) << 4 | nibble(hex[1]);
+    unsigned first = hex_nibble(hex[0]) << 4 | hex_nibble(hex[1]);
     size_t len = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
     if (len == 0 || first > 0xf4 || n < 2 * len)
         return 0;
     *c = len == 1 ? first : first & (0x7fu >> len);
     for (size_t i = 1; i < len; i++) {
-        unsigned b = nibble(hex[2 * i]) << 4 | nibble(hex[2 * i + 1]);
+        unsigned b = hex_nibble(hex[2 * i]) << 4 | hex_nibble(hex[2 * i + 1]);
         if ((b & 0xc0) != 0x80)
             return 0;
         *c = *c << 6 | (b & 0x3f);

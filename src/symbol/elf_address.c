@@ -160,7 +160,7 @@ int elf_vaddr(const struct elf *elf, const struct elf_mapping *m, uint64_t addr,
         else if (m->start == 0 && m->limit != 0 && !m->kernel)
             base = m->start - s->vaddr;
         else
-            return err_set(e, "%s: the mapping at %llx fits no executable", elf->path,
+            return err_set(e, "%s: the mapping at %llx matches no executable", elf->path,
                            (unsigned long long)m->start);
         break;
     case ET_DYN:

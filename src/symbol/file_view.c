@@ -28,7 +28,7 @@ static size_t bitmap_bytes(const struct file_view *view)
     return (round_up(view->n) / FILE_VIEW_PAGE / 64 + 1) * sizeof *view->pages;
 }
 
-static void identify(const struct stat *st, uint64_t identity[5])
+static void set_file_identity(const struct stat *st, uint64_t identity[5])
 {
     identity[0] = st->st_dev;
     identity[1] = st->st_ino;
@@ -44,7 +44,7 @@ static struct file_view *view_new(const char *path, const struct stat *st)
         return NULL;
     view->n = (size_t)st->st_size;
     view->fd = -1;
-    identify(st, view->identity);
+    set_file_identity(st, view->identity);
     view->path = strdup(path);
     view->pages = calloc(1, bitmap_bytes(view));
     void *p = mmap(NULL, round_up(view->n), PROT_READ | PROT_WRITE,
@@ -116,7 +116,7 @@ static bool check_identity(struct file_view *view)
         view->changed = true;
         return false;
     }
-    identify(&st, now);
+    set_file_identity(&st, now);
     view->changed |= memcmp(now, view->identity, sizeof now) != 0;
     return now[0] == view->identity[0] && now[1] == view->identity[1];
 }

@@ -21,7 +21,7 @@ static int check_index_header(struct symbol_index *x, const char *name, struct e
         return err_set(e, "%s: not a symbol index", name);
     memcpy(&x->h, x->image.p, sizeof x->h);
     if (x->h.version != INDEX_VERSION)
-        return err_set(e, "%s: symbol index of version %u, this program knows %u", name,
+        return err_set(e, "%s: unsupported version %u of the symbol index; expected %u", name,
                        x->h.version, INDEX_VERSION);
     uint64_t at = sizeof x->h;
     for (int i = 0; i < INDEX_PARTS; i++) {

@@ -243,7 +243,7 @@ int symbol_index_write(struct symbol_file *file, struct out *out, struct err *e)
     int result = -1;
     if (n == 0 || addrs[n - 1] - addrs[0] > UINT32_MAX) {
         err_set(e, "%s: %s", elf_path(symbol_elf(file)),
-                n ? "the code spans more than 4 GiB" : "there is no code to index");
+                n ? "the code spans more than 4 GiB" : "no code to index");
     } else if (!arena) {
         err_set(e, "%s: no memory for its index", elf_path(symbol_elf(file)));
     } else {

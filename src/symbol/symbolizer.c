@@ -67,8 +67,8 @@ static bool find_in_package(struct symbol_file *f, uint64_t id, struct dwarf_sec
     return dwarf_package_find(elf_bytes(f->package, ".debug_cu_index"), id, sections);
 }
 
-static bool find_split(void *ctx, const char *comp_dir, const char *name, uint64_t id,
-                       struct dwarf_sections *sections)
+static bool find_split_debug(void *ctx, const char *comp_dir, const char *name, uint64_t id,
+                             struct dwarf_sections *sections)
 {
     struct symbol_file *f = ctx;
     if (find_in_package(f, id, sections))
@@ -179,7 +179,7 @@ static void open_dwarf(struct symbol_file *f, struct elf *elf)
     if (f->dwarf && !f->options.own_process)
         dwarf_on_pause(f->dwarf, limit_pages, f);
     if (f->dwarf && !f->options.no_debug_files)
-        dwarf_on_split(f->dwarf, find_split, f);
+        dwarf_on_split(f->dwarf, find_split_debug, f);
 }
 
 struct symbol_file *symbol_open_elf(struct elf *elf, const struct symbol_options *options,

@@ -9,7 +9,8 @@
 
 // Returns false if the short form cannot express it. A slot below the stack pointer was freed by
 // the epilogue: a signal frame may overwrite it, and the register is restored already.
-static bool reduce_slot(const struct cfi_state *s, unsigned reg, int32_t push, int16_t *value)
+static bool reduce_slot_aarch64(const struct cfi_state *s, unsigned reg, int32_t push,
+                                int16_t *value)
 {
     int64_t offset = (int64_t)s->value[reg] - push;
     *value = 0;
@@ -38,7 +39,8 @@ unwind_rule unwind_rule_reduce(const struct cfi_state *s, const uint8_t *base, s
         return UNWIND_SIGNAL;
     if (s->cfa_expression || s->how[UNWIND_REG_SP] != CFI_SAME ||
         s->cfa_value > UNWIND_CFA_MAX - PLT_PUSH || s->cfa_value < -UNWIND_CFA_MAX ||
-        !reduce_slot(s, UNWIND_REG_BP, push, &bp) || !reduce_slot(s, UNWIND_REG_RA, push, &lr))
+        !reduce_slot_aarch64(s, UNWIND_REG_BP, push, &bp) ||
+        !reduce_slot_aarch64(s, UNWIND_REG_RA, push, &lr))
         return UNWIND_GENERAL;
     if (s->cfa_register == UNWIND_REG_SP)
         return unwind_rule_make(UNWIND_SP, s->cfa_value + push, bp, lr);

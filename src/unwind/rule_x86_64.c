@@ -50,8 +50,8 @@ static bool is_kernel_frame(const struct cfi_state *s, const uint8_t *base, size
 }
 
 // Returns false if the short form cannot express it.
-static bool reduce_slot(const struct cfi_state *s, unsigned reg, const uint8_t *base, size_t n,
-                        int16_t *value)
+static bool reduce_slot_x86_64(const struct cfi_state *s, unsigned reg, const uint8_t *base,
+                               size_t n, int16_t *value)
 {
     int64_t offset = s->value[reg];
     *value = 0;
@@ -115,8 +115,8 @@ unwind_rule unwind_rule_reduce(const struct cfi_state *s, const uint8_t *base, s
         }
     }
     if (cfa > UNWIND_CFA_MAX || cfa < -UNWIND_CFA_MAX ||
-        !reduce_slot(s, UNWIND_REG_BP, base, n, &bp) ||
-        !reduce_slot(s, UNWIND_REG_BX, base, n, &bx))
+        !reduce_slot_x86_64(s, UNWIND_REG_BP, base, n, &bp) ||
+        !reduce_slot_x86_64(s, UNWIND_REG_BX, base, n, &bx))
         return UNWIND_GENERAL;
     return unwind_rule_make(kind, cfa, bp, bx);
 }

@@ -34,8 +34,8 @@ static bool pushed_for_loader(struct walk *w, uintptr_t cfa)
 }
 
 // Steps by the frame record at the frame pointer.
-static enum unwind_end step_by_frame_record(struct walk *w, const struct code_hints *o,
-                                            enum unwind_end why)
+static enum unwind_end step_by_frame_record_aarch64(struct walk *w, const struct code_hints *o,
+                                                    enum unwind_end why)
 {
     uintptr_t pc, bp;
     bool elsewhere = w->bp < w->sp || w->bp - w->sp > STEP_FAR;
@@ -115,7 +115,7 @@ enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
             return UNWIND_END_UNREADABLE;
     } else if (w->exact) {
         if (link_register_is_own(w))
-            return step_by_frame_record(w, &(struct code_hints){0}, UNWIND_END_UNSUPPORTED);
+            return step_by_frame_record_aarch64(w, &(struct code_hints){0}, UNWIND_END_UNSUPPORTED);
         pc = w->saved;
         if (pushed_for_loader(w, cfa))
             cfa += 16;
@@ -155,7 +155,7 @@ enum unwind_end step_without(struct walk *w, enum unwind_end why)
         w->vague = !o.known_cfa;
         return step_to(w, lr, o.known_cfa ? o.cfa : w->sp, false);
     }
-    return step_by_frame_record(w, &o, why);
+    return step_by_frame_record_aarch64(w, &o, why);
 }
 
 void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *bp)

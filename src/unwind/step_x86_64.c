@@ -207,7 +207,7 @@ static bool sigreturn_at(struct walk *w, uintptr_t pc)
 // Steps by the frame record at the frame pointer. A return address must follow a call. In code
 // without unwind information it need not: interpreters push dispatch targets, and Go preempts at
 // any instruction. There the records must form a chain.
-static enum unwind_end step_by_frame_record(struct walk *w, enum unwind_end why)
+static enum unwind_end step_by_frame_record_x86_64(struct walk *w, enum unwind_end why)
 {
     uintptr_t pc, bp;
     bool elsewhere = w->bp < w->sp || w->bp - w->sp > STEP_FAR;
@@ -248,7 +248,7 @@ enum unwind_end step_without(struct walk *w, enum unwind_end why)
         w->injected = 1;
         return end;
     }
-    return step_by_frame_record(w, why);
+    return step_by_frame_record_x86_64(w, why);
 }
 
 #endif

@@ -7,3 +7,11 @@ export const launch = () => chromium.launch({
   args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-quic"],
 });
+
+// Waits until the page has handled what happened to it, and has drawn the result: some frames, and the tasks between them.
+export const frames = (page, n = 3) => page.evaluate(async (left) => {
+  for (; left > 0; left--) {
+    await new Promise((done) => requestAnimationFrame(done));
+    await new Promise((done) => setTimeout(done));
+  }
+}, n);

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import { harness } from "./harness.mjs";
 
-const { check, eventually, faults, open, idle, close, shot, param, about, finish } = await harness("controls", Number(process.argv[2]), process.argv[3]);
+const { check, eventually, faults, frames, open, idle, close, shot, param, about, finish } = await harness("controls", Number(process.argv[2]), process.argv[3]);
 const query = (region) => encodeURIComponent(region ? `{service_name="shop", region="${region}"}` : '{service_name="shop"}');
 // Not the kind that waits: the proxy that commands ask is here.
 const run = async (...words) => (await promisify(execFile)(words[0], words.slice(1))).stdout;
@@ -81,7 +81,7 @@ async function option(page, label) {
   await option(page, "Group by module");
   check((await tip(page, 1, 0.5)).startsWith("shop"), "modules as frames", await tip(page, 1, 0.5));
   await option(page, "Group by module");
-  await option(page, "Colours by module");
+  await option(page, "Colors by module");
   check(param(page, "col") === "1", "colours by module", page.url());
   await option(page, "Collapse recursion");
   await page.reload();
@@ -235,7 +235,7 @@ async function option(page, label) {
       await asked;
       await page.waitForFunction(() => !document.querySelector(".progress.busy"));
     }
-    await page.waitForTimeout(100);
+    await frames(page);
   };
   const times = Number(process.env.REFRESHES) || 10;
   await refresh(6);

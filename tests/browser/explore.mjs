@@ -3,7 +3,7 @@
 // SERVER is the port of a `kiln server`. Prints TAP.
 import { harness } from "./harness.mjs";
 
-const { base, proxy, check, eventually, open, idle, close, shot, param, about, finish } = await harness("explore", Number(process.argv[2]), process.argv[3]);
+const { base, proxy, check, eventually, frames, until, open, idle, close, shot, param, about, finish } = await harness("explore", Number(process.argv[2]), process.argv[3]);
 
 {
   const page = await open("/explore");
@@ -40,7 +40,7 @@ const { base, proxy, check, eventually, open, idle, close, shot, param, about, f
   await idle(page);
   check((await about(page)).includes("cpu 1.50s"), "a selector can be typed", await about(page));
   await page.fill(".find input", "malloc");
-  await page.waitForTimeout(60);
+  await frames(page);
   check((await page.textContent(".matched")).startsWith("Matched: "), "search", await page.textContent(".matched"));
   await page.fill(".find input", "");
 
@@ -105,13 +105,17 @@ const { base, proxy, check, eventually, open, idle, close, shot, param, about, f
 {
   // The first answer comes last: it must not be what stays.
   const page = await open("/explore?query=" + encodeURIComponent('{service_name="shop"}'));
+  const before = proxy.asked;
+  let answered = 0;
+  page.on("response", (response) => (answered += /v1\/flame/.test(response.url())));
   proxy.late = [1500, 0];
   await page.fill(".selector", '{service_name="shop", region="eu"}');
   await page.keyboard.press("Enter");
-  await page.waitForTimeout(150);
+  await until(async () => proxy.asked, (asked) => asked > before);
   await page.fill(".selector", '{service_name="shop", region="us"}');
   await page.keyboard.press("Enter");
-  await page.waitForTimeout(2200);
+  const waiting = () => proxy.asked - before - answered;
+  check(await until(async () => waiting(), (n) => n === 0 && answered >= 2) === 0, "both are answered", [proxy.asked - before, answered]);
   await idle(page);
   check((await about(page)).includes("cpu 1.50s"), "an old answer never overwrites a newer one", await about(page));
   proxy.late = null;
@@ -185,7 +189,7 @@ const { base, proxy, check, eventually, open, idle, close, shot, param, about, f
   const page = await open("/explore?query=" + encodeURIComponent('{service_name="shop"}'));
   await page.fill(".selector", '{service_name="shop", region=eu}');
   await page.keyboard.press("Enter");
-  await eventually(() => page.innerText("main"), (text) => text.includes("a quoted value is expected at byte 30"), "typed: explained as well");
+  await eventually(() => page.innerText("main"), (text) => text.includes("expected a quoted value at byte 30"), "typed: explained as well");
   check(await page.locator(".flame canvas").count() === 0, "without the data of another selector");
   await page.fill(".selector", "{service_name='shop', region=`eu`}");
   await page.keyboard.press("Enter");

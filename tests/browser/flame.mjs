@@ -4,7 +4,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { launch } from "./browser.mjs";
+import { frames, launch } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 
 const [dir, shots] = process.argv.slice(2);
@@ -43,7 +43,7 @@ async function open(file, { width = 1280, height = 720, dark = false, timeFrames
   page.on("console", (m) => m.type() === "error" && page.problems.push(m.text()));
   page.on("request", (r) => page.requests.push(r.url()));
   await page.goto(pathToFileURL(resolve(dir, file)).href);
-  await page.waitForTimeout(100);
+  await frames(page);
   return page;
 }
 
@@ -165,7 +165,7 @@ const tipText = (page) => page.evaluate(() => {
 async function hover(page, x, row) {
   const r = await page.locator("#canvas").boundingBox();
   await page.mouse.move(r.x + x * r.width, r.y + row * 20 + 10);
-  await page.waitForTimeout(30);
+  await frames(page);
   return tipText(page);
 }
 
@@ -178,7 +178,7 @@ async function hover(page, x, row) {
   await shot(page, "html-tooltip-light");
   const r = await page.locator("#canvas").boundingBox();
   await page.mouse.click(r.x + r.width / 2, r.y + 16 * 20 + 10);
-  await page.waitForTimeout(50);
+  await frames(page);
   tip = await hover(page, 0.01, 16);
   const right = await hover(page, 0.99, 16);
   check(tip.includes("find_nearest_driver") && right.includes("find_nearest_driver"), "html: a click zooms the frame to the full width", tip);
@@ -232,7 +232,7 @@ async function hover(page, x, row) {
   await page.keyboard.down("Control");
   for (let i = 0; i < 4; i++) await page.mouse.wheel(0, -200);
   await page.keyboard.up("Control");
-  await page.waitForTimeout(100);
+  await frames(page);
   tip = await hover(page, 0.5, 16);
   check(tip.includes("find_nearest_driver"), "html: ctrl+wheel keeps what is under the pointer", tip);
   check(await page.isEnabled("#reset"), "html: reset can be used after a wheel zoom");
@@ -245,12 +245,12 @@ async function hover(page, x, row) {
   await page.click("#theme");
   equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(20, 23, 27)", "html: dark on request");
   await page.emulateMedia({ colorScheme: "dark" });
-  await page.waitForTimeout(50);
+  await frames(page);
   await page.emulateMedia({ colorScheme: "light" });
-  await page.waitForTimeout(50);
+  await frames(page);
   equal(await page.evaluate(() => document.documentElement.dataset.theme), "light", "html: follows the system");
   await page.setViewportSize({ width: 900, height: 500 });
-  await page.waitForTimeout(100);
+  await frames(page);
   equal((await page.locator("#canvas").boundingBox()).width > 870, true, "html: fills the window after a resize");
   await close(page, "plain.html");
 }
@@ -265,7 +265,7 @@ async function hover(page, x, row) {
   const page = await open("plain.html", { width: 390, height: 780, hasTouch: true, isMobile: true });
   equal(await page.evaluate(() => document.documentElement.scrollWidth <= 390), true, "html: no sideways scroll on a phone");
   await page.tap("#canvas", { position: { x: 200, y: 330 } });
-  await page.waitForTimeout(50);
+  await frames(page);
   check((await page.textContent("#crumbs")).includes("find_nearest_driver"), "html: a tap zooms", await page.textContent("#crumbs"));
   const tip = await page.locator("#tip").boundingBox();
   check(tip && tip.x >= 0 && tip.x + tip.width <= 390 && tip.y + tip.height <= 780, "html: the tooltip stays inside", JSON.stringify(tip));

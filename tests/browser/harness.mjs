@@ -3,7 +3,7 @@
 import http from "node:http";
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
-import { launch } from "./browser.mjs";
+import { frames, launch } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 
 export async function harness(name, server, shots) {
@@ -69,7 +69,7 @@ export async function harness(name, server, shots) {
   }
   async function idle(page) {
     await page.waitForFunction(() => document.querySelector("main") && document.querySelector(".flame canvas, .rows tbody tr, .graph .node, .peek article, .notice, .welcome, .enter, .changes li") && !document.querySelector(".progress.busy"));
-    await page.waitForTimeout(80);
+    await frames(page);
   }
   async function close(page, what, expected = []) {
     const problems = page.problems.filter((p) => !expected.some((e) => p.includes(e)));
@@ -104,7 +104,7 @@ export async function harness(name, server, shots) {
     return found.join("; ");
   });
   return {
-    base, proxy, faults, check, until, eventually, open, idle, close,
+    base, proxy, frames, faults, check, until, eventually, open, idle, close,
     shot: async (page, file) => shots && page.screenshot({ path: resolve(shots, file + ".png") }),
     param: (page, key) => new URL(page.url()).searchParams.get(key),
     path: (page) => new URL(page.url()).pathname,

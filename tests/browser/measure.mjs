@@ -2,7 +2,7 @@
 //     node measure.mjs load URL SELECTOR      from the navigation to the first picture, and bytes
 //     node measure.mjs frames URL             script time a frame while zooming, panning, pointing
 // Prints JSON.
-import { launch } from "./browser.mjs";
+import { frames as drawn, launch } from "./browser.mjs";
 
 const [what, url, selector] = process.argv.slice(2);
 const browser = await launch();
@@ -37,7 +37,7 @@ async function frames() {
   });
   await page.goto(url);
   await page.waitForSelector(".flame canvas");
-  await page.waitForTimeout(500);
+  await drawn(page, 30);
   return page.evaluate(async () => {
     const canvas = document.querySelector(".flame canvas");
     const at = canvas.getBoundingClientRect();

@@ -3,7 +3,7 @@
 // URL is the one that tools/demo prints. Prints TAP.
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
-import { launch } from "./browser.mjs";
+import { frames, launch } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 
 const [url, shots] = process.argv.slice(2);
@@ -21,10 +21,10 @@ page.on("console", (m) => m.type() === "error" && problems.push(m.text()));
 
 // Until what was asked for is there and drawn.
 async function idle() {
-  await page.waitForTimeout(100);
+  await frames(page);
   await page.waitForFunction(() => document.querySelector("main .flame canvas, main .rows, main .notice") && !document.querySelector(".progress.busy"));
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  await page.waitForTimeout(100);
+  await frames(page);
 }
 async function shot(name, height) {
   if (shots) await page.screenshot({ path: resolve(shots, `tutorial-${name}.png`), clip: { x: 0, y: 0, width: 1280, height } });
@@ -112,7 +112,7 @@ await idle();
   for (let y = 10; y < canvas.height && !found; y += 20) {
     for (let x = 0.02; x < 1 && !found; x += 0.04) {
       await page.mouse.move(canvas.x + x * canvas.width, canvas.y + y);
-      await page.waitForTimeout(20);
+      await frames(page);
       const tip = await page.evaluate(() => [...document.querySelectorAll(".tip:not([hidden])")].map((t) => t.innerText).join(" "));
       path.push(tip.split("\n")[0]);
       if (/^mutex_lock\b/.test(tip)) found = { tip, x: x * canvas.width, y };
@@ -141,7 +141,7 @@ await idle();
   for (let y = 10; y < canvas.height; y += 20) {
     for (const x of [0.1, 0.5, 0.9]) {
       await page.mouse.move(canvas.x + x * canvas.width, canvas.y + canvas.height - y);
-      await page.waitForTimeout(20);
+      await frames(page);
       names.add(await page.evaluate(() => document.querySelector(".tip:not([hidden]) strong")?.textContent ?? ""));
     }
   }

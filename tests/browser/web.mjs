@@ -3,7 +3,7 @@
 // ADDRESSES is JSON of ports by name, as tests/check_web starts them; DIR is for downloads. TAP.
 import { mkdirSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { launch } from "./browser.mjs";
+import { frames, launch } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 
 const ports = JSON.parse(process.argv[2]);
@@ -31,10 +31,10 @@ async function open(name, path, { width = 1280, height = 760, dark = false, expe
 
 // Until nothing is being loaded, and what came is drawn.
 async function idle(page) {
-  await page.waitForTimeout(20);
+  await frames(page);
   await page.waitForFunction(() => document.querySelector("header") && document.querySelector("main")?.firstChild && !document.querySelector(".progress.busy"));
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  await page.waitForTimeout(20);
+  await frames(page);
 }
 
 async function shot(page, name) {
@@ -57,7 +57,7 @@ const tipText = (page) => page.evaluate(() => {
 async function hover(page, x, row) {
   const r = await page.locator(".flame canvas").last().boundingBox();
   await page.mouse.move(r.x + x * r.width, r.y + row * 20 + 10);
-  await page.waitForTimeout(20);
+  await frames(page);
   return tipText(page);
 }
 async function click(page, x, row, options) {
@@ -139,7 +139,7 @@ async function becomes(page, selector, wanted, what) {
   await page.keyboard.press("/");
   await page.waitForFunction(() => document.activeElement.type === "search");
   await page.keyboard.type("json|db_q");
-  await page.waitForTimeout(50);
+  await frames(page);
   await becomes(page, ".matched", "Matched: 50.0%", "search: the share, a stack once");
   equal(param(page, "q"), "json|db_q", "the search is in the URL");
   await shot(page, "web-search");
@@ -147,7 +147,7 @@ async function becomes(page, selector, wanted, what) {
   await idle(page);
   await becomes(page, ".matched", "Matched: 50.0%", "and survives a reload");
   await page.fill(".find input", "json(");
-  await page.waitForTimeout(50);
+  await frames(page);
   await becomes(page, ".matched", "Matched: 0%", "a broken expression is plain text");
   await page.fill(".find input", "json");
   await page.click(".apply button:has-text('Focus')");
@@ -201,7 +201,7 @@ async function becomes(page, selector, wanted, what) {
   check((await about(page)).includes("400ms of 1s (40.0%)"), "the function's share", await about(page));
   const callers = await page.locator(".flame canvas").first().boundingBox();
   await page.mouse.move(callers.x + 10, callers.y + callers.height - 30);
-  await page.waitForTimeout(40);
+  await frames(page);
   const tip = await tipText(page);
   check(tip.startsWith("db_query") && tip.includes("150ms 37.5%"), "a caller with its part", tip);
   await shot(page, "web-pivot");
@@ -225,7 +225,7 @@ async function becomes(page, selector, wanted, what) {
   await option(page, "Group by module");
   check((await hover(page, 0.5, 1)).startsWith("shop") && (await hover(page, 0.1, 2)).startsWith("libc.so.6"), "modules as frames", await hover(page, 0.1, 2));
   await option(page, "Group by module");
-  await option(page, "Colours by module");
+  await option(page, "Colors by module");
   check((await page.textContent(".legend")).includes("libc.so.6 40.0%"), "colours by module", await page.textContent(".legend"));
   await page.click(".legend button:has-text('libc')");
   equal(await page.getAttribute(".legend button:has-text('libc')", "aria-pressed"), "true", "the legend highlights");
@@ -282,7 +282,7 @@ async function becomes(page, selector, wanted, what) {
   await page.click(".panel button:has-text('Copy link')");
   equal(await page.evaluate(() => navigator.clipboard.readText()), page.url(), "copy link");
   await page.goto("file://" + html.path);
-  await page.waitForTimeout(100);
+  await frames(page);
   check((await page.textContent("#about")).includes("500ms"), "the exported page shows the same", await page.textContent("#about"));
   await page.context().close();
 
@@ -343,7 +343,7 @@ async function becomes(page, selector, wanted, what) {
   equal((await rows(page))[0][0], "main", "and survives a reload");
   equal(await page.getAttribute("th.total", "aria-sort"), "descending", "and is told");
   await page.fill(".find input", "json");
-  await page.waitForTimeout(50);
+  await frames(page);
   await page.waitForFunction(() => document.querySelectorAll(".rows tbody tr").length === 2, null, { timeout: 4000 }).catch(() => {});
   equal((await rows(page)).map((r) => r[0]).join(), "json_encode,json_escape (inline)", "table: filter");
   await page.fill(".find input", "");
@@ -363,18 +363,18 @@ async function becomes(page, selector, wanted, what) {
   const seen = await page.evaluate(() => ({ rows: document.querySelectorAll(".rows tbody tr").length, all: Number(document.querySelector(".rows table").getAttribute("aria-rowcount")) }));
   check(seen.all > 400 && seen.rows < 100, "table: only rows in sight are in the document", JSON.stringify(seen));
   await page.evaluate(() => (document.querySelector(".rows").scrollTop = 1e9));
-  await page.waitForTimeout(60);
+  await frames(page);
   const last = await page.evaluate(() => Number([...document.querySelectorAll(".rows tbody tr:not(.gap)")].pop().getAttribute("aria-rowindex")));
   equal(last, seen.all, "table: the last row can be reached");
   // A hair's breadth of scrolling under a pressed button: other rows come into the document.
   const roll = (top) => page.evaluate((t) => (document.querySelector(".rows").scrollTop = t), top);
   await roll(27 * 40 - 2);
-  await page.waitForTimeout(60);
+  await frames(page);
   const box = await page.locator(".rows tbody tr[aria-rowindex='48']").boundingBox();
   await page.mouse.move(box.x + 200, box.y + box.height / 2);
   await page.mouse.down();
   await roll(27 * 40 + 2);
-  await page.waitForTimeout(60);
+  await frames(page);
   await page.mouse.up();
   await idle(page);
   check(param(page, "q"), "table: a click while it scrolls is not lost");
@@ -418,7 +418,7 @@ for (const own of ["", "?own=1"]) {
   check(graph.main < graph.malloc && graph.inside, how + ": callers above, all in sight", JSON.stringify(graph));
   await shot(page, own ? "web-graph-own" : "web-graph");
   await page.fill(".find input", "json");
-  await page.waitForTimeout(50);
+  await frames(page);
   await page.waitForSelector(".node.hit", { timeout: 4000 }).catch(() => {});
   equal(await page.locator(".node.hit").count(), 2, how + ": search");
   await page.click(".node:has-text('db_query')");
@@ -493,7 +493,7 @@ if (ports.live) {
 // Hostile names.
 for (const view of ["flamegraph", "top", "graph", "peek?f=.", "both"]) {
   const page = await open("hostile", "/ui/" + view);
-  await page.waitForTimeout(150);
+  await frames(page);
   if (view === "flamegraph") {
     const tips = [];
     for (let x = 0.01; x < 1; x += 0.035) tips.push(await hover(page, x, 1));

@@ -21,7 +21,8 @@ class Cargo:
 
     def __call__(self, *arguments, toolchain=None, environment=(), **options):
         command = ['cargo', *([f'+{toolchain}'] if toolchain else []), *arguments]
-        environment = dict(os.environ, CARGO_TARGET_DIR=self.target, **dict(environment))
+        # Nothing here is built twice: what incremental builds would need later is not worth its CPU time.
+        environment = dict(os.environ, CARGO_TARGET_DIR=self.target, CARGO_INCREMENTAL='0', **dict(environment))
         return subprocess.run(command, text=True, capture_output=True, env=environment, **options)
 
     def fetch(self, folder):

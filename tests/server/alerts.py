@@ -124,9 +124,9 @@ def metric(s, name):
 
 def reload(s, config):
     s.write(config)
-    before = s.log_text().count('rules read again')
+    before = s.log_text().count('rules reloaded')
     s.process.send_signal(signal.SIGHUP)
-    check('reloaded', until(lambda: s.log_text().count('rules read again') > before), s.log_text()[-300:])
+    check('reloaded', until(lambda: s.log_text().count('rules reloaded') > before), s.log_text()[-300:])
 
 
 def refusals(kiln):
@@ -203,7 +203,7 @@ def delivery(kiln, folder):
     until(lambda: metric(s, 'kiln_alerts_sent_total') == 1)
     same('metrics', [metric(s, 'kiln_alerts_' + x) for x in ('sent_total', 'failed_total', 'receivers', 'receivers_failing')], [1, 3, 1, 0])
     log = s.log_text()
-    same('the log tells once that it failed, and that it works again', (log.count('cannot be delivered'), log.count('delivered again')), (1, 1))
+    same('the log tells once that it failed, and that it works again', (log.count('cannot deliver alerts'), log.count('delivered again')), (1, 1))
     check('without what may be a secret', '/hook' not in log and 'sesame' not in log, log[-500:])
     marks(s, folder, receiver)
     same('it stops', s.stop(), 0)
@@ -352,9 +352,8 @@ def bad_receivers(kiln, folder):
     same('nothing is sent without receivers', (len(good.got), len(manager.got)), n)
     reload(s, config)
     check('back again', until(lambda: ('late', 'firing') in good.alerts()))
-    began = time.time()
     same('it stops', s.stop(), 0)
-    check('promptly', time.time() - began < 4, time.time() - began)
+    check('before its shutdown times out', 'shutdown timed out' not in s.log_text(), s.log_text()[-500:])
     for receiver in good, slow, endless, dripping, manager:
         receiver.stop()
 

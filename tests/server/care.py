@@ -63,7 +63,7 @@ def backup(kiln, s, folder):
     after = load.sent + 1  # one may be under way
     same('backup', (r.returncode, r.stdout, r.stderr), (0, '', ''))
     r = run(kiln, 'server', 'check', '--data', data)
-    check('check beside a server', r.returncode == 0 and 'nothing is wrong' in r.stdout, r)
+    check('check beside a server', r.returncode == 0 and 'no damage found' in r.stdout, r)
     load.stop()
     same('what was sent is there', total(s, 'busy'), load.sent)
     r = run(kiln, 'server', 'backup', '--data', data, to)
@@ -185,7 +185,7 @@ def damage(kiln, folder):
         file.seek(4096 * 2)
         file.write(b'damage!!' * 1536)
     r = run(kiln, 'server', 'check', '--data', os.path.join(folder, 'copy'))
-    check('damage is found', r.returncode == 1 and day in r.stdout and 'nothing is wrong' not in r.stdout, r)
+    check('damage is found', r.returncode == 1 and day in r.stdout and 'no damage found' not in r.stdout, r)
     with open(os.path.join(copy, 'names.db'), 'wb') as file:
         file.write(b'no database at all' * 100)
     r = run(kiln, 'server', 'backup', '--data', os.path.join(folder, 'copy'), os.path.join(folder, 'rest'))
@@ -193,7 +193,7 @@ def damage(kiln, folder):
     same('and has the rest', sorted(os.listdir(os.path.join(folder, 'rest/tenants/anonymous'))), sorted(set(os.listdir(copy)) - {'names.db'}))
     for words, text in [(['check', '--data', folder + '/none'], 'not the data'), (['check', 'x'], 'unexpected argument'),
                         (['backup'], 'no destination'), (['backup', '--data', folder + '/none', folder + '/x'], 'not the data'),
-                        (['delete-service'], 'no name of a service'), (['delete-service', 'a', 'b'], 'unexpected argument')]:
+                        (['delete-service'], 'no service'), (['delete-service', 'a', 'b'], 'unexpected argument')]:
         r = run(kiln, 'server', *words)
         check(f'{words}', r.returncode == 2 and text in r.stderr, r)
 

@@ -212,7 +212,7 @@ def annotations(s, kiln):
     got = run('--service', 'shop', '--tag', 'deploy', '--time', str(T + HOUR), '1.6')
     same('kiln annotate', (got.returncode, got.stdout), (0, '3\n'))
     same('it is there', listed()[0], {'id': 3, 'time': (T + HOUR) * 1000, 'timeEnd': (T + HOUR) * 1000, 'text': '1.6', 'tags': ['deploy', 'service_name:shop']})
-    for words, text in ([], 'no text'), (['a', 'b'], 'quote it'), (['--what', 'x'], 'unknown option'), (['--time', '9' * 30, 'x'], 'invalid time'):
+    for words, text in ([], 'no text'), (['a', 'b'], 'quote the text'), (['--what', 'x'], 'unknown option'), (['--time', '9' * 30, 'x'], 'invalid time'):
         got = run(*words)
         check(f'kiln annotate {words}', got.returncode == 2 and text in got.stderr, (got.returncode, got.stderr))
     got = run('x', token='read-of-one')
@@ -227,7 +227,7 @@ def command(s, kiln):
     same('--json', [x['function'] for x in json.loads(run('--json', '{service_name="shop"}').stdout)['changes']], ['hot'])
     got = run('{service_name="calm"}')
     check('no change', got.returncode == 0 and not got.stdout and 'no changes' in got.stderr and 'changes.enabled' not in got.stderr, got)
-    for words, text in (['{region="eu"}'], 'service_name'), (['--state', 'x'], 'state'), (['x'], 'unknown argument'):
+    for words, text in (['{region="eu"}'], 'service_name'), (['--state', 'x'], 'state'), (['x'], 'unexpected argument'):
         got = run(*words)
         check(f'kiln query changes {words}', got.returncode == 2 and text in got.stderr, (got.returncode, got.stderr))
 
@@ -341,9 +341,8 @@ def main(kiln):
         deploys(s)
         command(s, kiln)
         marks(s, c)
-        began = time.time()
         same('it stops', s.stop(), 0)
-        check('promptly', time.time() - began < 4, time.time() - began)
+        check('before its shutdown times out', 'shutdown timed out' not in s.log_text(), s.log_text()[-500:])
         s.start()
         looked(s, folder, 'one')
         same('nothing is lost or repeated', [(x['id'], x['state']) for x in ask(s)[1]['changes']], [(c['id'], 'muted')])
@@ -361,6 +360,6 @@ def main(kiln):
         os.rename(f'{folder}/copy/changes', f'{folder}/data/changes')
         s.start()
         r = s.ask('POST', '/api/v1/services/delete', b'', {**ADMIN, **JSON}, query={'service_name': 'calm'})
-        check('what is deleted then, and what is not', r.status == 500 and b'the profiles are deleted' in r.plain and b'move it away' in r.plain, r.plain)
+        check('what is deleted then, and what is not', r.status == 500 and b'deleted the profiles' in r.plain and b'move it away' in r.plain, r.plain)
         damaged(s, kiln, folder)
         s.stop()

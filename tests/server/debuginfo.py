@@ -147,7 +147,7 @@ auth:
             ('too large for 64 bits', 400, 'size', put(whole, size=1 << 70, build_id=build_id)),
             ('an offset behind the end', 400, 'offset', put(whole, offset=1 << 40, build_id=build_id)),
             ('not a number', 400, 'offset', put(whole, offset='x', build_id=build_id)),
-            ('a second part first', 409, 'byte 0', put(whole[100:], offset=100, size=len(whole), build_id=build_id)),
+            ('a second part first', 409, 'expected 0', put(whole[100:], offset=100, size=len(whole), build_id=build_id)),
             ('GET', 405, '', (s.ask('GET', UPLOAD, headers=push).status, ''))]:
         check(f'upload, {what}', answer[0] == status and words in answer[1], answer)
     same('nothing is left of them', json.loads(s.ask('GET', '/api/v1/debuginfo', headers=read).data), {'files': []})

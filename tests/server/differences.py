@@ -90,7 +90,7 @@ def compare(s, kiln):
     for start, _ in hours:
         fill(s, r, 'counts', start, 'a', known=False)
     notes = json.loads(draw(s, ['{service_name="counts"}'] * 2, hours))['notes']
-    check('counts are said to be counts', len(notes) == 1 and 'lack sample weights' in notes[0], notes)
+    check('counts are said to be counts', len(notes) == 1 and 'have no sample weights' in notes[0], notes)
 
     # The same on the command line, and an export knows the weights.
     times = ['--from', str(hours[1][0]), '--until', str(hours[1][1] - 1), '--base-from', str(hours[0][0]), '--base-until', str(hours[0][1] - 1)]
@@ -100,7 +100,7 @@ def compare(s, kiln):
     total = s.flame('{service_name="changed"}', hours[1][0] * 1000, hours[1][1] * 1000 - 1)[('main',)][0]
     check('its values are sums', abs(table['total']['after'] - total) <= 1e-6 * total, (table['total'], total))
     text = query(kiln, s, 'diff', '{service_name="counts"}', *times)
-    check('and it says where it counts', 'lack sample weights' in text and 'parts by time' in text, text[:400])
+    check('and it says where it counts', 'have no sample weights' in text and 'parts by time' in text, text[:400])
     with temporary() as folder:
         paths = [os.path.join(folder, name) for name in ('a.pb.gz', 'b.pb.gz')]
         for path, (start, end) in zip(paths, hours):

@@ -88,7 +88,7 @@ def command(kiln, s):
     got = run('nobody', '{service_name="shop"}')
     check('an unknown function', got.returncode == 0 and 'no samples of "nobody"' in got.stderr, (got.returncode, got.stderr))
     got = run()
-    check('no name', got.returncode == 2 and 'no name' in got.stderr, (got.returncode, got.stderr))
+    check('no name', got.returncode == 2 and 'no function' in got.stderr, (got.returncode, got.stderr))
     got = run('a', '--step', 'x')
     check('a bad step', got.returncode == 2 and 'step' in got.stderr, (got.returncode, got.stderr))
 

@@ -216,7 +216,7 @@ def reloads(kiln):
         many = ', '.join(f'"10.0.{i // 250}.{i % 250 + 1}:1"' for i in range(5000))
         s.write('scrape_configs: [%s]\n' % (job % ('too-many', many, '%' * 20000)))
         s.process.send_signal(signal.SIGHUP)
-        check('too many targets are told', until(lambda: 'the old ones stay' in s.log_text() or s.process.poll() is not None, 120), s.log_text())
+        check('too many targets are told', until(lambda: 'keeping the old ones' in s.log_text() or s.process.poll() is not None, 120), s.log_text())
         before = len(web.times('/p'))
         check('and the old ones go on', until(lambda: len(web.times('/p')) > before + 2), s.log_text())
         same('and are shown', jobs(s), ['again'])
@@ -229,10 +229,10 @@ def reloads(kiln):
                     'target_limit: 99999999999', 'body_size_limit: 99999999TB', 'tenant: ""\n    bearer_token: x\n    basic_auth: {username: u}',
                     'http_sd_configs: [{url: "file:///etc/passwd"}]', 'http_sd_configs: [{url: "http://x", refresh_interval: 0s}]',
                     'file_sd_configs: [{files: [x], refresh_interval: 8000000000s}]'):
-            n = s.log_text().count('the old one stays')
+            n = s.log_text().count('keeping the old one')
             s.write(f'scrape_configs:\n  - job_name: bad\n    {bad}\n')
             s.process.send_signal(signal.SIGHUP)
-            check(f'{bad}: refused', until(lambda: s.log_text().count('the old one stays') > n, 10), s.log_text()[-500:])
+            check(f'{bad}: refused', until(lambda: s.log_text().count('keeping the old one') > n, 10), s.log_text()[-500:])
         same('after all of them', jobs(s), ['next19'])
         check('stops', s.stop() == 0, s.log_text()[-3000:])
     web.shutdown()
@@ -375,9 +375,8 @@ def hostile(kiln):
         same('redirects are not followed', other.asked, [])
         check('and say so', until(lambda: 'redirects are not followed' in named()['to_other']['lastError']), named()['to_other'])
         check('10 GB are refused', until(lambda: 'larger than 64 MiB' in named()['huge']['lastError']), named()['huge'])
-        begun = time.monotonic()
         same('stops', s.stop(), 0)
-        check('in time', time.monotonic() - begun < 5, time.monotonic() - begun)
+        check('before its shutdown times out', 'shutdown timed out' not in s.log_text(), s.log_text()[-500:])
     for w in good_web, calm_web, other, web, heavy_web:
         w.shutdown()
 
@@ -414,10 +413,12 @@ def expensive(kiln):
         s = Server(kiln, folder, config=config)
         until(lambda: all(t['health'] != 'unknown' for t in targets(s)), 60)
         alone, count = scrapes_while((calm_web, good_web), 8)
-        last = next(t['lastScrapeMs'] for t in targets(s) if t['scrapePool'] == 'good')
+        def last():
+            return next(t['lastScrapeMs'] for t in targets(s) if t['scrapePool'] == 'good')
+        before = last()
         calm.stop()
         check('a good target is asked as often beside expensive ones', count > alone * 0.75, f'{alone} -> {count}')
-        check('and its profiles are stored', time.time() * 1000 - last < 5000, time.time() * 1000 - last)
+        check('and goes on being scraped', until(lambda: last() > before, 60), before)
         same('stops', s.stop(), 0)
     for w in good_web, calm_web, web:
         w.shutdown()

@@ -113,6 +113,6 @@ def run(kiln):
         same('reloaded', until(lambda: [t['profile'] for t in targets()] == ['memory']), True)
         s.write('scrape_configs: 7\n')
         s.process.send_signal(signal.SIGHUP)
-        check('a bad file leaves the old targets', until(lambda: 'the old one stays' in s.log_text()) and len(targets()) == 1)
+        check('a bad file leaves the old targets', until(lambda: 'keeping the old one' in s.log_text()) and len(targets()) == 1)
         same('stops', s.stop(), 0)
     web.shutdown()

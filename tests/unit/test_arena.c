@@ -57,7 +57,7 @@ static void running_out_comes_back_as_an_error(void **state)
     struct err e;
     assert_int_equal(fill(a, 1 << 20, &e), 0);
     assert_int_equal(fill(a, 100 << 20, &e), -1);
-    assert_non_null(strstr(e.message, "limit of 4096 KiB"));
+    assert_non_null(strstr(e.message, "limit is 4096 KiB"));
     assert_true(arena_size(a) <= 4 << 20);
     arena_free(a);
 }
@@ -113,7 +113,7 @@ static void growing_has_a_limit_too(void **state)
     assert_true(held >= NEW && held <= NEW + 8192);
     if (ARENA_TRY(a, trap)) {
         assert_int_equal(arena_caught(a, &e), -1);
-        assert_non_null(strstr(e.message, "limit of 16384 KiB"));
+        assert_non_null(strstr(e.message, "limit is 16384 KiB"));
         assert_int_equal(arena_size(a), held);
     } else {
         arena_grow(a, p, NEW, 100 << 20);
@@ -285,7 +285,7 @@ static jmp_buf ended;
 
 static void end(const char *why)
 {
-    assert_non_null(strstr(why, "limit of 1024 KiB"));
+    assert_non_null(strstr(why, "limit is 1024 KiB"));
     longjmp(ended, 1);
 }
 

@@ -187,7 +187,7 @@ static void test_an_earlier_version_is_refused(void **state)
         assert_non_null(f);
         fclose(f);
     }
-    assert_non_null(strstr(e.message, "earlier kiln"));
+    assert_non_null(strstr(e.message, "earlier version"));
     nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

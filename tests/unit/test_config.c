@@ -100,10 +100,10 @@ static void every_kind_is_set_and_got(void **state)
 static void mistakes_change_nothing(void **state)
 {
     static const char *const wrong[][3] = {
-        {"nodecount", "x", "nodecount takes a whole number, not \"x\""},
-        {"nodecount", "99999999999", "nodecount takes a whole number, not \"99999999999\""},
-        {"nodecount", "", "nodecount takes a whole number, not \"\""},
-        {"nodefraction", "x", "nodefraction takes a number, not \"x\""},
+        {"nodecount", "x", "invalid nodecount \"x\"; expected a whole number"},
+        {"nodecount", "99999999999", "invalid nodecount \"99999999999\"; expected a whole number"},
+        {"nodecount", "", "invalid nodecount \"\"; expected a whole number"},
+        {"nodefraction", "x", "invalid nodefraction \"x\"; expected a number"},
         {"trim", "maybe", "illegal value \"maybe\" for bool variable"},
         {"sort", "up", "invalid \"sort\" value \"up\""},
         {"granularity", "", "invalid \"granularity\" value \"\""},

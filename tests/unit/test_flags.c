@@ -24,6 +24,8 @@ static int n_rest;
 static char *arguments[16];
 static struct err e;
 
+static const char *command; // whose messages; NULL: google/pprof's
+
 static int parse(const char *const *argv)
 {
     int argc = 0;
@@ -35,7 +37,7 @@ static int parse(const char *const *argv)
     flag_s = "";
     n_rest = -1;
     e.message[0] = '\0';
-    return flags_parse(flags, sizeof flags / sizeof *flags, argc, arguments, &n_rest, &e);
+    return flags_parse(command, flags, sizeof flags / sizeof *flags, argc, arguments, &n_rest, &e);
 }
 
 #define PARSE(...) parse((const char *const[]){"prog", __VA_ARGS__, NULL})
@@ -114,6 +116,28 @@ static void mistakes_are_named(void **state)
     }
 }
 
+static void kiln_has_its_own_words(void **state)
+{
+    static const struct {
+        const char *arguments[3], *want;
+    } cases[] = {
+        {{"--clok=3"}, "unknown option --clok; did you mean --clock?"},
+        {{"-nope"}, "unknown option -nope; see `kiln run --help`"},
+        {{"---b"}, "unknown option ---b; see `kiln run --help`"},
+        {{"-s"}, "-s needs a value; see `kiln run --help`"},
+        {{"-b", "--int"}, "--int needs a value; see `kiln run --help`"},
+        {{"-int=x"}, "invalid --int \"x\"; expected a whole number"},
+        {{"-d", "x"}, "invalid -d \"x\"; expected a number"},
+        {{"-b="}, "invalid -b \"\"; expected true or false"},
+    };
+    command = "run";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(PARSE(cases[i].arguments[0], cases[i].arguments[1]), -1);
+        assert_string_equal(e.message, cases[i].want);
+    }
+    command = NULL;
+}
+
 static void help_is_no_mistake(void **state)
 {
     assert_int_equal(PARSE("-h"), 1);
@@ -123,14 +147,14 @@ static void help_is_no_mistake(void **state)
     bool h = false;
     const struct flag own = {"h", FLAG_BOOL, &h, ""};
     char *argv[] = {"prog", "-h", NULL};
-    assert_int_equal(flags_parse(&own, 1, 2, argv, &n_rest, &e), 0);
+    assert_int_equal(flags_parse(NULL, &own, 1, 2, argv, &n_rest, &e), 0);
     assert_true(h);
 }
 
 static void nothing_at_all(void **state)
 {
     char *argv[] = {"prog", NULL};
-    assert_int_equal(flags_parse(flags, 4, 1, argv, &n_rest, &e), 0);
+    assert_int_equal(flags_parse(NULL, flags, 4, 1, argv, &n_rest, &e), 0);
     assert_int_equal(n_rest, 0);
 }
 
@@ -141,6 +165,7 @@ int main(void)
         cmocka_unit_test(bools),
         cmocka_unit_test(the_first_other_argument_ends_them),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(kiln_has_its_own_words),
         cmocka_unit_test(help_is_no_mistake),
         cmocka_unit_test(nothing_at_all),
     };

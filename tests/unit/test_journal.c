@@ -137,7 +137,7 @@ static void refused(void **state)
     assert_non_null(strstr(e.message, "0 Hz"));
     image_part(&image)->magic++;
     assert_null(read_image(arena, image.n, &e));
-    assert_non_null(strstr(e.message, "no journal"));
+    assert_non_null(strstr(e.message, "invalid journal"));
     arena_free(arena);
 }
 

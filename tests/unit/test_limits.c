@@ -93,7 +93,7 @@ static size_t reading_takes(size_t step)
         struct err e = {.message = ""};
         bool worked = codec_read_pprof(arena, (const uint8_t *)input.p, input.n, &e);
         if (!worked)
-            assert_non_null(strstr(e.message, "limit of"));
+            assert_non_null(strstr(e.message, "the limit"));
         arena_free(arena);
         assert_true(limit < ENOUGH);
         if (worked)
@@ -130,7 +130,7 @@ static bool try_with(const char *name, task *run, size_t limit)
     assert_non_null(p);
     assert_int_equal(attempt(pad, arena, p, &e), 0);
     bool worked = attempt(run, arena, p, &e) == 0;
-    if (!worked && !strstr(e.message, "limit of"))
+    if (!worked && !strstr(e.message, "the limit"))
         fail_msg("%s with %zu: %s", name, limit, e.message);
     arena_free(arena);
     return worked;

@@ -93,7 +93,7 @@ static void attributes_cannot_explode(void **state)
     out_text(&out, "--- mutex:\n--- Memory map: ---\nz00=xxxxxxxx\n");
     for (int i = 1; i < 40; i++)
         out_printf(&out, "z%02d=$z%02d$z%02d\n", i, i - 1, i - 1);
-    raw_refused(codec_read_legacy, out.p, out.n, "stand for too much text");
+    raw_refused(codec_read_legacy, out.p, out.n, "expand to too much text");
     out_fini(&out);
 }
 

@@ -165,7 +165,7 @@ static void no_answers(void **state)
     assert_non_null(strstr(e.message, "cut off"));
     s = (struct server){.answer = "HTTP/1.1 2", .stays = true};
     assert_int_equal(ask(&s, &answer, SECOND / 5), -1);
-    assert_non_null(strstr(e.message, "in time"));
+    assert_non_null(strstr(e.message, "timeout"));
     assert_non_null(strstr(e.message, "http://127.0.0.1:"));
 }
 

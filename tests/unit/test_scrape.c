@@ -184,7 +184,7 @@ static void discovery_memory(void **state)
     out_text(&text, "]}]");
     struct arena *arena = arena_new_in(&budget, 0);
     assert_int_equal(scrape_read_groups("x", out_result(&text), arena, &groups, &n, &e), -1);
-    assert_non_null(strstr(e.message, "memory limit of discovery"));
+    assert_non_null(strstr(e.message, "the limit of discovery"));
     arena_free(arena);
     assert_int_equal(budget.account.held, 0);
     arena = arena_new_in(&budget, 0);

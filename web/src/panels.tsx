@@ -15,8 +15,8 @@ export function FlameChecks({ params, diff, palette = diff }: { params: Params; 
       <Check label="Root at the bottom" hint="(f)" on={Boolean(params.flip)} set={(on) => go({ flip: on ? "1" : "" })} />
       <Check label="Collapse recursion" on={Boolean(params.rec)} set={switchTo("rec")} />
       <Check label="Group by module" on={Boolean(params.mod)} set={switchTo("mod")} />
-      {!diff && <Check label="Colours by module" on={Boolean(params.col)} set={(on) => go({ col: on ? "1" : "" })} />}
-      {palette && <Check label="Blue instead of green" hint="For those who cannot tell green from red" on={Boolean(params.cb)} set={(on) => go({ cb: on ? "1" : "" })} />}
+      {!diff && <Check label="Colors by module" on={Boolean(params.col)} set={(on) => go({ col: on ? "1" : "" })} />}
+      {palette && <Check label="Blue instead of green" hint="For color blindness" on={Boolean(params.cb)} set={(on) => go({ cb: on ? "1" : "" })} />}
     </>
   );
 }
@@ -40,7 +40,7 @@ export function ViewPanel({ params, view }: { params: Params; view: string }) {
       {view === "top" && !meta.diff && meta.types.length > 1 && <AllTypes params={params} />}
       {view === "graph" && (
         <>
-          <Check label="Calling contexts apart" hint="A function reached on different ways is several boxes" on={Boolean(params.calltree)} set={switchTo("calltree", "t")} />
+          <Check label="Calling contexts apart" hint="One box per calling context" on={Boolean(params.calltree)} set={switchTo("calltree", "t")} />
           <Check label="Without Graphviz" on={Boolean(params.own)} set={(on) => go({ own: on ? "1" : "" })} />
           <GraphSize params={params} />
         </>

@@ -104,12 +104,11 @@ static void add_loss_comments(struct model_profile *p, struct arena *arena, uint
     capture_get_counts(&c);
     labels_get_counts(&labels);
     if (dropped || c.ring_full || c.no_snapshot)
-        add_profile_comment(
-            &b,
-            "kiln: dropped %llu ticks; since the start %llu for want of memory, %llu by "
-            "full rings, %llu before the tables were ready",
-            (unsigned long long)dropped, (unsigned long long)collector.dropped,
-            (unsigned long long)c.ring_full, (unsigned long long)c.no_snapshot);
+        add_profile_comment(&b,
+                            "kiln: dropped %llu ticks; since the start: %llu because memory was "
+                            "full, %llu because rings were full, %llu before the tables were ready",
+                            (unsigned long long)dropped, (unsigned long long)collector.dropped,
+                            (unsigned long long)c.ring_full, (unsigned long long)c.no_snapshot);
     if (collector.filtered)
         add_profile_comment(&b,
                             "kiln: left out %llu ticks of threads other than %s since the start",
@@ -117,8 +116,7 @@ static void add_loss_comments(struct model_profile *p, struct arena *arena, uint
     if (labels.dropped)
         add_profile_comment(
             &b,
-            "kiln: %llu labels were not set since the start: too many different label sets "
-            "are held",
+            "kiln: %llu labels were not set since the start: the limit of label sets was reached",
             (unsigned long long)labels.dropped);
 }
 

@@ -111,7 +111,7 @@ static void write_state(struct out *out)
     write_tile(out, "Samples", c.capture.samples, "stacks");
     write_lost(out, &c);
     write_tile(out, "Threads", c.capture.threads, "sampled");
-    write_tile(out, "Being taken now", s.windows, s.windows == 1 ? "profile" : "profiles");
+    write_tile(out, "In progress", s.windows, s.windows == 1 ? "profile" : "profiles");
     out_text(out, "<div><dt>Memory</dt><dd>");
     out_printf(out, "%.1f <small>of %.0f MiB</small></dd></div>\n</dl>\n",
                (double)c.memory / (1 << 20), (double)s.memory / (1 << 20));

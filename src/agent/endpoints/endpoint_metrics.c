@@ -36,12 +36,13 @@ static void write_profiler_metrics(struct out *out)
     out_text(out, "kiln_build_info{version=\"" KILN_VERSION "\"} 1\n");
     write_gauge(out, "running", "Whether CPU time is being sampled.", s.running);
     write_gauge(out, "frequency_hertz", "Samples per CPU-second.", s.hz);
-    write_gauge(out, "depth_frames", "Frames of a stack at the most.", s.depth);
+    write_gauge(out, "depth_frames", "Maximum frames per stack.", s.depth);
     write_gauge(out, "threads", "Threads that are being sampled.", c.capture.threads);
-    write_gauge(out, "windows", "Windows that are open: profiles being taken.", s.windows);
+    write_gauge(out, "windows", "Open windows: profiles in progress.", s.windows);
     write_gauge(out, "stacks", "Distinct stacks held.", c.stacks);
-    write_gauge(out, "memory_bytes", "Memory that stacks and their counts take.", c.memory);
-    write_gauge(out, "memory_limit_bytes", "Memory that they may take.", s.memory);
+    write_gauge(out, "memory_bytes", "Memory of stacks and their counts.", c.memory);
+    write_gauge(out, "memory_limit_bytes", "Limit of the memory of stacks and their counts.",
+                s.memory);
     write_counter(out, "ticks_total", "Periods of CPU time seen.", c.capture.ticks);
     write_counter(out, "samples_total", "Stacks recorded.", c.capture.samples);
     uint64_t truncated = 0;
@@ -57,13 +58,12 @@ static void write_profiler_metrics(struct out *out)
     write_labeled(out, "dropped_ticks_total", "cause", "unticked", c.capture.unticked);
     write_labeled(out, "dropped_ticks_total", "cause", "out_of_memory", c.dropped);
     write_counter(out, "filtered_ticks_total",
-                  "Periods of CPU time of threads that were not asked for.", c.filtered);
+                  "Periods of CPU time of threads that are not profiled.", c.filtered);
     write_gauge(out, "label_sets", "Label sets held.", c.labels.sets);
-    write_gauge(out, "label_memory_bytes", "Memory that they take.", c.labels.memory);
-    write_gauge(out, "name_memory_bytes", "Memory that names which were found take.",
-                c.name_memory);
-    write_counter(out, "dropped_labels_total", "Labels for which there was no room.",
-                  c.labels.dropped);
+    write_gauge(out, "label_memory_bytes", "Memory of label sets.", c.labels.memory);
+    write_gauge(out, "name_memory_bytes", "Memory of the cache of names.", c.name_memory);
+    write_counter(out, "dropped_labels_total",
+                  "Labels that were not set because the table was full.", c.labels.dropped);
     write_counter(out, "unsampled_threads_total", "Threads that could not be sampled.",
                   c.capture.no_slot);
 }
@@ -77,7 +77,7 @@ static void write_heap_metrics(struct out *out)
         source->counts(&c);
     write_gauge(out, "heap_profiling", "Whether heap profiling is activated.", active);
     write_gauge(out, "heap_interval_bytes",
-                "Bytes between samples of allocations; 0: none are taken.",
+                "Mean bytes between samples of allocations; 0: no sampling.",
                 active ? source->interval() : 0);
     if (c.knows_samples)
         write_counter(out, "heap_samples_total", "Samples of allocations.", c.samples);
@@ -92,12 +92,12 @@ static void write_server_metrics(struct out *out, const struct http_server *serv
     http_server_get_counts(server, &c);
     write_gauge(out, "http_connections", "Open connections to this server.", c.connections);
     write_counter(out, "http_connections_total", "Connections that were accepted.", c.accepted);
-    write_counter(out, "http_connections_refused_total", "Connections for which there was no room.",
-                  c.refused);
-    write_metric_header(out, "http_responses_total", "counter", "Answers, by their status.");
+    write_counter(out, "http_connections_refused_total",
+                  "Connections refused because of the limit.", c.refused);
+    write_metric_header(out, "http_responses_total", "counter", "Responses by status.");
     for (int i = 2; i < 6; i++)
         write_labeled(out, "http_responses_total", "code", classes[i], c.answers[i]);
-    write_counter(out, "http_sent_bytes_total", "Bytes of answers.", c.bytes);
+    write_counter(out, "http_sent_bytes_total", "Bytes of responses.", c.bytes);
 }
 
 bool endpoint_metrics(struct exchange *x)

@@ -75,7 +75,7 @@ static void set_exchange_headers(struct kiln_exchange *x)
 {
     struct http_answer *a = &x->answer;
     if (a->body.error)
-        http_answer_text(a, 500, "no memory for the answer");
+        http_answer_text(a, 500, "no memory for the response");
     if (str_eq(x->request.method, STR("HEAD")))
         a->body.n = 0;
     snprintf(x->headers, sizeof x->headers, "Content-Type: %s\r\n%s",

@@ -278,7 +278,7 @@ static void complete_dump(struct model_profile *p, int memory, struct arena *are
         add_build_ids(p, memory, arena_alloc(arena, HEADERS_MAX));
     if (p->n_types == 2) {
         struct model_builder b = {.p = p, .arena = arena};
-        model_build_comment(&b, STR("kiln: jemalloc counts what is in use only; start the process "
+        model_build_comment(&b, STR("kiln: jemalloc reports only memory in use; start the process "
                                     "with prof_accum:true in MALLOC_CONF for totals"));
     }
     p->time_nanos = process_wall_ns();

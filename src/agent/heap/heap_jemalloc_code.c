@@ -155,7 +155,7 @@ static bool is_shim(const char *name)
     return false;
 }
 
-static void add_code_range(struct collection *c, uint64_t start, uint64_t end)
+static void add_jemalloc_range(struct collection *c, uint64_t start, uint64_t end)
 {
     if (c->n == c->cap) {
         size_t cap = c->cap ? 2 * c->cap : 512;
@@ -172,14 +172,14 @@ static void collect_named(void *context, const struct elf_symbol *symbol)
 {
     struct collection *c = context;
     if (symbol->size && is_jemalloc(symbol->name))
-        add_code_range(c, symbol->addr, symbol->addr + symbol->size);
+        add_jemalloc_range(c, symbol->addr, symbol->addr + symbol->size);
 }
 
 static void collect_shims(void *context, const struct elf_symbol *symbol)
 {
     struct collection *c = context;
     if (symbol->size && is_shim(symbol->name))
-        add_code_range(c, symbol->addr, symbol->addr + symbol->size);
+        add_jemalloc_range(c, symbol->addr, symbol->addr + symbol->size);
 }
 
 static int by_start(const void *a, const void *b)
@@ -292,7 +292,7 @@ static struct code *find_code(uintptr_t control)
         }
         elf_each_symbol(elf, collect_shims, &shims);
         for (size_t i = 0; i < shims.n; i++)
-            add_code_range(&c, shims.ranges[i].start, shims.ranges[i].end);
+            add_jemalloc_range(&c, shims.ranges[i].start, shims.ranges[i].end);
     }
     struct code *made = make_code_ranges(&c);
     elf_free(elf);

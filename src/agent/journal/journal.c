@@ -379,16 +379,16 @@ int journal_open(const char *where, bool follow, uint32_t hz, struct err *e)
     struct arena_trap trap;
     int fd = open_journal_file(where);
     if (fd < 0)
-        return err_set(e, "the memory of kiln run cannot be opened: %s", strerror(errno));
+        return err_set(e, "cannot open the memory of `kiln run`: %s", strerror(errno));
     if (!journal.file) {
         void *p = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         journal.file = p == MAP_FAILED ? NULL : p;
     }
     int result = -1;
     if (!journal.file)
-        err_set(e, "the memory of kiln run cannot be mapped: %s", strerror(errno));
+        err_set(e, "cannot map the memory of `kiln run`: %s", strerror(errno));
     else if (!is_own_journal(journal.file, where))
-        err_set(e, "KILN_RUN is left from a kiln run that has ended");
+        err_set(e, "KILN_RUN belongs to a `kiln run` that has ended; unset it");
     else
         result = map_part(fd, follow, hz, e);
     keep_descriptor(fd, follow && result == 0);

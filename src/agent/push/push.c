@@ -201,8 +201,9 @@ static int push_start_locked(const struct kiln_push_options *o, struct err *e)
     if (push.left_behind && push_queue_stop())
         finish_push();
     if (push.left_behind)
-        return err_set(e, "the last push to %.300s has not ended: a name is being looked up",
-                       push.target.url.shown);
+        return err_set(
+            e, "the last push to %.300s has not ended: resolving the host name; try again later",
+            push.target.url.shown);
     if (push.running)
         return err_set(e, "profiles are being pushed already, to %.300s", push.target.url.shown);
     if (o->interval > MOST_SECONDS)

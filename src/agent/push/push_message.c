@@ -22,8 +22,9 @@ static bool is_label_name(const char *name)
 static int add_push_tag(struct push_target *t, const char *name, const char *value, struct err *e)
 {
     if (!is_label_name(name) || strcmp(name, "__name__") == 0)
-        return err_set(e, "invalid name of a tag \"%.100s\"; expected letters, digits, _ and .",
-                       name);
+        return err_set(
+            e, "invalid name of a tag \"%.100s\"; expected letters, digits, dots and underscores",
+            name);
     if (t->n_tags == PUSH_TAGS)
         return err_set(e, "more than %d tags, at %.100s", PUSH_TAGS - 1, name);
     size_t at = t->n_tags;
@@ -107,7 +108,7 @@ int push_target_init(struct push_target *t, const struct kiln_push_options *o, s
         o->application && *o->application ? o->application : program_invocation_short_name;
     *t = (struct push_target){0};
     if (!o->url || !*o->url)
-        return err_set(e, "no URL to push to");
+        return err_set(e, "no URL; expected http://HOST:PORT or https://HOST");
     int result = post_url_parse(&t->url, o->url, e);
     if (result == 0)
         result = add_push_tag(t, "service_name", name, e);

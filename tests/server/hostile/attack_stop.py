@@ -100,7 +100,7 @@ def sigterm_slow_disk(ctx):
             time.sleep(0.3)
             status, seconds = c.server.end(signal.SIGTERM, PATIENCE)
             ctx.check('the process ends', status == 0, f'{status} after {seconds:.1f} s')
-            ctx.check('it says why not everything did', 'stopping took too long' in c.server.log_text(), c.server.log_text()[-300:])
+            ctx.check('it says why not everything did', 'shutdown timed out' in c.server.log_text(), c.server.log_text()[-300:])
             os.truncate(os.path.join(c.folder.name, 'log'), 0)
             faults.set(sync_delay=0)
             c.server.start()

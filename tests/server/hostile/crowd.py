@@ -300,7 +300,7 @@ class Crowd:
             if verify:
                 self.ctx.check('clean exit', status == 0, f'{status} after {seconds:.1f} s')
         log = self.server.log_text()
-        for word in ('Sanitizer', 'runtime error', 'assertion', 'stopping took too long'):
+        for word in ('Sanitizer', 'runtime error', 'assertion', 'shutdown timed out'):
             self.ctx.check(f'no {word} in the log', word not in log, log[-600:])
         self.folder.cleanup()
 

@@ -123,7 +123,7 @@ export function LabelsPage(props: PageProps) {
         box.append(link("Explore", `Flame graph of ${loaded.by} = ${shown(value)}`, "explore", here),
           link("Filter", "Only this value, here", "tags", here),
           link("Compare", "Side by side with " + rest, "compare", against(value)),
-          link("Diff", "What is different from " + rest, "diff", against(value)));
+          link("Diff", "Compare with " + rest, "diff", against(value)));
         return box;
       } },
     ];

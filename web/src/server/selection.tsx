@@ -203,7 +203,7 @@ export function SelectorBar({ selection, withType = true, onlyType = false, titl
   const others = matchers.filter((m) => m.name !== "service_name");
   const set = (next: Matcher[]) => go({ [prefix + "query"]: formatSelector(next), z: "" });
   return (
-    <div class="bar selection" role="group" aria-label={title ?? "What is looked at"}>
+    <div class="bar selection" role="group" aria-label={title ?? "Selection"}>
       {title && <b class="side">{title}</b>}
       <select aria-label="Service" value={service} onChange={(event) => set([{ name: "service_name", op: "=", value: event.currentTarget.value }, ...others])}>
         {[...new Set([...services, ...(service ? [service] : [])])].map((name) => <option key={name} value={name}>{name}</option>)}
