@@ -58,6 +58,7 @@ struct symbol_profile_options run_names_options(struct run_names *names)
     struct symbol_profile_options options = {
         .files = {.own_process = true, .cxx = demangle_cxx_iberty},
         .binary_path = getenv("PPROF_BINARY_PATH"),
+        .is_live = true,
     };
     if (names) {
         options.open = take_symbol_file;

@@ -335,6 +335,8 @@ static void symbolize_all(struct work *w)
             (!w->options->force && (m->has_functions || m->has_filenames || m->has_line_numbers)))
             continue;
         if (file.n == 0) {
+            if (w->options->is_live)
+                continue;
             if (i == 0)
                 symbolize_note(w, "Main binary filename not available.");
             else

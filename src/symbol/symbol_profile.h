@@ -11,6 +11,7 @@ struct symbol_profile_options {
     const char *build_id;        // of the first mapping, if it has none; NULL: none
     bool fast;                   // use only the symbol table
     bool force;                  // also mappings that already have names
+    bool is_live;                // of a live process: mappings without a file are anonymous memory
     enum demangle_mode demangle;
     // Opens the binary of a mapping before the mapping's path is tried. The result is ignored if
     // its build id differs from the mapping's. Returns NULL if it cannot; *refuse then prevents
