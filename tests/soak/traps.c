@@ -289,17 +289,41 @@ static void restarts(void)
     kiln_stop();
 }
 
+struct kernel_action {
+    uintptr_t handler;
+    unsigned long flags;
+    uintptr_t restorer;
+    uint64_t mask;
+};
+
+// Asks the kernel: from libc's syscall(), libkiln answers with the program's own action.
+static long read_kernel_action(int signal, struct kernel_action *action)
+{
+#if defined(__x86_64__)
+    long result;
+    register long size __asm__("r10") = sizeof action->mask;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(SYS_rt_sigaction), "D"((long)signal), "S"(0L), "d"(action), "r"(size)
+                     : "rcx", "r11", "memory");
+    return result;
+#else
+    register long x0 __asm__("x0") = signal;
+    register long x1 __asm__("x1") = 0;
+    register struct kernel_action *x2 __asm__("x2") = action;
+    register long x3 __asm__("x3") = sizeof action->mask;
+    register long x8 __asm__("x8") = SYS_rt_sigaction;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x1), "r"(x2), "r"(x3), "r"(x8) : "memory");
+    return x0;
+#endif
+}
+
 // Another signal's handler must not run on top of ours: it could leave it by siglongjmp.
 static void uninterrupted(void)
 {
-    struct {
-        uintptr_t handler;
-        unsigned long flags;
-        uintptr_t restorer;
-        uint64_t mask;
-    } kernel = {0};
+    struct kernel_action kernel = {0};
     start(100);
-    if (syscall(SYS_rt_sigaction, SIGPROF, NULL, &kernel, sizeof kernel.mask))
+    if (read_kernel_action(SIGPROF, &kernel))
         fail("rt_sigaction");
     uint64_t never = UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1);
     uint64_t libc = UINT64_C(3) << 31; // its own two
