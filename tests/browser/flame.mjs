@@ -43,7 +43,7 @@ async function open(file, { width = 1280, height = 720, dark = false, timeFrames
   page.on("console", (m) => m.type() === "error" && page.problems.push(m.text()));
   page.on("request", (r) => page.requests.push(r.url()));
   await page.goto(pathToFileURL(resolve(dir, file)).href);
-  await frames(page);
+  if (more.javaScriptEnabled !== false) await frames(page); // which a page without script cannot count
   return page;
 }
 
