@@ -17,6 +17,7 @@ const panel = (page, name) => page.click(`.popover > button:has-text('${name}')`
 async function tip(page, level, x, which = 0) {
   const box = await page.locator(".flame canvas").nth(which).boundingBox();
   await page.mouse.move(box.x + x * box.width, box.y + level * 20 + 12);
+  await frames(page);
   return page.evaluate(() => document.querySelector(".tip:not([hidden])")?.innerText ?? "");
 }
 async function option(page, label) {
