@@ -47,16 +47,14 @@ async function load<T>(url: string, read: (answer: Response) => Promise<T>, body
     const headers: Record<string, string> = {
       "X-Requested-With": "kiln", Accept: "*/*; allow-utf8-labelnames=true", ...(typeof body === "string" ? { "Content-Type": "application/json" } : {}), ...(as ? { Authorization: "Bearer " + as } : {}),
     };
-    const answer = await fetch(url, { headers, ...(body === undefined ? {} : { method: "POST", body }) });
+    const answer = await fetch(url, { headers, ...(body === undefined ? {} : { method: "POST", body }) }).catch(() => {
+      setAway(true);
+      throw new Unreachable("Can't reach the server.");
+    });
     setAway(false);
     if (answer.status === 401) locked = true;
     if (!answer.ok) throw new Refusal(sentence((await answer.text()).trim()), answer.status);
     return await read(answer);
-  } catch (error) {
-    // fetch reports a failed connection as a TypeError, also while the body is read.
-    if (!(error instanceof TypeError)) throw error;
-    setAway(true);
-    throw new Unreachable("Can't reach the server.");
   } finally {
     count(-1);
   }
