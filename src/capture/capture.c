@@ -9,6 +9,7 @@
 #include "capture/signal_stack.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
+#include "process/own_threads.h"
 #include "process/process.h"
 #include "process/sandbox.h"
 
@@ -112,6 +113,11 @@ void capture_arm_started(uintptr_t base, size_t size, size_t guard)
     arm_self(lo, hi);
 }
 
+static void arm_own_thread(void)
+{
+    arm_self(0, 0);
+}
+
 // The caller must not hold the slot's lock. An interrupted thread cannot hold it either: lock
 // holders block signals.
 static void disarm_calling_thread(void)
@@ -124,7 +130,7 @@ static void disarm_calling_thread(void)
         if (atomic_load(&t->tid) == tid) {
             // Read the name now: after the thread has ended it cannot be read.
             if (t->ring)
-                syscall(SYS_prctl, PR_GET_NAME, t->ring->name, 0, 0, 0);
+                thread_read_own_name(t);
             thread_disarm(t);
         }
         pthread_mutex_unlock(&t->lock);
@@ -221,6 +227,7 @@ int capture_start(const struct capture_options *o, struct err *e)
         atomic_store(&capture_state.only_starts, true);
     capture_state.cpu_began = process_cpu_ns();
     clock_read_limits();
+    own_threads_on_start(arm_own_thread);
     atomic_store(&capture_state.running, 1);
     // Arm the calling thread first: /proc may not list threads, and the scan looks for its stack.
     bool full = false;

@@ -189,6 +189,8 @@ void capture_leave_alternate_stacks(void);
 // Declares that the program's calls of sigaction go through on_stack.h. Call it before the first
 // start.
 void capture_interposes_sigaction(void);
+// Declares that the program's threads call capture_arm_started. Call it before the first start.
+void capture_interposes_threads(void);
 // Returns whether our SIGPROF handler is installed. Signal-safe.
 bool capture_has_handler(void);
 // Whether the program has blocked SIGPROF in the calling thread while the kernel has not. A SIGPROF

@@ -4,18 +4,19 @@
 #include "capture/record.h"
 #include "capture/thread.h"
 
-// Threads get and change their names after they start, so read the name again at most once per
-// second while there are samples.
+// Threads get and change their names after they start, so ask for the name at most once per second
+// while there are samples. A thread that has not answered in a tick since may be confined.
 static void copy_name(struct capture_thread *t, char name[CAPTURE_NAME])
 {
     uint64_t signals = thread_block_signals();
     pthread_mutex_lock(&t->lock);
     uint64_t now = process_now_ns();
-    if (atomic_load(&t->state) == THREAD_ARMED && now - t->name_read > 1000000000u) {
-        thread_read_name(t);
-        t->name_read = now;
+    if (atomic_load(&t->state) == THREAD_ARMED && now - t->name_asked > 1000000000u) {
+        if (atomic_exchange(&t->wants_name, true))
+            thread_read_name(t);
+        t->name_asked = now;
     }
-    memcpy(name, t->ring->name, CAPTURE_NAME);
+    ring_get_name(t->ring, name);
     pthread_mutex_unlock(&t->lock);
     thread_restore_signals(signals);
 }

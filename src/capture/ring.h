@@ -9,11 +9,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct ring {
-    uint32_t size;        // in words, a power of two
-    uint32_t tid, serial; // of the thread
-    char name[16];        // the thread's name
+    uint32_t size;            // in words, a power of two
+    uint32_t tid, serial;     // of the thread
+    _Atomic uint64_t name[2]; // the thread's name; ring_set_name
     // Ticks without a stack and their CPU time: the thread blocked SIGPROF, or ended before its
     // tick.
     _Atomic uint64_t blocked, unticked, blocked_ns, unticked_ns;
@@ -21,6 +22,32 @@ struct ring {
     _Alignas(64) _Atomic uint64_t tail; // read position
     _Alignas(64) uint64_t words[];
 };
+
+enum { RING_NAME = 16 }; // bytes, including the NUL
+
+// The name may be written by the thread itself, in a handler. Signal-safe.
+static inline void ring_set_name(struct ring *r, const char name[RING_NAME])
+{
+    uint64_t words[2];
+    memcpy(words, name, sizeof words);
+    // While the second half changes, the first one is 0.
+    atomic_store(&r->name[0], 0);
+    atomic_store(&r->name[1], words[1]);
+    atomic_store(&r->name[0], words[0]);
+}
+
+static inline void ring_get_name(const struct ring *r, char name[RING_NAME])
+{
+    enum { TRIES = 100 }; // the thread may have been interrupted while it writes
+    uint64_t words[2];
+    int tries = TRIES;
+    do {
+        words[0] = atomic_load(&r->name[0]);
+        words[1] = atomic_load(&r->name[1]);
+    } while (words[0] != atomic_load(&r->name[0]) && --tries);
+    memcpy(name, words, sizeof words);
+    name[RING_NAME - 1] = '\0';
+}
 
 // No record begins with this word (capture/record.h). It tells the reader to continue at the start.
 enum { RING_FILLER = 0 };

@@ -19,6 +19,7 @@
 #include "capture/tables.h"
 #include "capture/thread.h"
 #include "process/maps.h"
+#include "process/own_threads.h"
 #include "process/sandbox.h"
 #include "process/tasks.h"
 
@@ -29,7 +30,8 @@ enum {
     PAUSE_NS = 1000000,       // pause between two chunks
     PROCESS_CPU_SECONDS = 20, // between two reads of the process CPU time, with many threads
     TRIMS = 16,               // calls of thread_lanes_trim per pass
-    TRUSTED_COUNTS = 16,      // passes that count threads, between two that list them
+    TRUSTED_COUNTS = 16,      // passes that count threads before one lists them
+    LASTING_MS = 500,         // the table must lack a thread for so long before they are listed
 };
 
 // The directory has one link per thread.
@@ -102,14 +104,15 @@ static struct {
     uint32_t slot;        // next slot to check
     uint64_t process_cpu; // process CPU time at the start of the pass; 0: not read
     uint64_t next_process_cpu;
-    uint64_t tasks;       // number of threads at the start of the pass
-    uint64_t begun, next; // last start, and earliest next start; monotonic clock
-    uint32_t unlisted;    // passes since the last one that listed threads
-    bool differed;        // the last pass counted threads that the table lacks
-    uint64_t full;        // threads that got no slot
+    uint64_t tasks;         // number of threads at the start of the pass
+    uint64_t begun, next;   // last start, and earliest next start; monotonic clock
+    uint32_t unlisted;      // passes since the last one that listed threads
+    uint64_t differs_since; // when the number of unknown threads became another
+    uint64_t full;          // threads that got no slot
     struct stack_search stacks;
     // The current slice.
     bool small;           // do the whole pass in one call
+    bool whole;           // the first pass after the start
     uint64_t cpu, budget; // this thread's CPU time at the start, and how much of it to use
 } scan_pass;
 
@@ -137,7 +140,8 @@ static _Atomic bool pass_unfinished;
 
 static int64_t count_unknown(uint64_t tasks)
 {
-    return (int64_t)tasks - (int64_t)atomic_load(&capture_state.n_live);
+    return (int64_t)tasks - (int64_t)atomic_load(&capture_state.n_live) -
+           (int64_t)own_threads_starting();
 }
 
 bool capture_threads_changed(void)
@@ -159,14 +163,32 @@ static void arm_listed_task(void *context, pid_t tid)
     scan_pass.full += full;
 }
 
+static bool starts_are_reported;
+
+void capture_interposes_threads(void)
+{
+    starts_are_reported = true;
+}
+
+// Whether the pass needs the kernel's list of threads, which costs the threads something when they
+// end: see thread_read_name. A thread that has just begun or is about to end may be counted but
+// missing from the table, so the difference must last. If one thread ends unreported and another
+// begins, this pass finds the former's slot, and the next pass sees a difference.
+static bool pass_must_list(int64_t unknown)
+{
+    uint64_t now = process_now_ns();
+    bool differs = unknown != atomic_load(&unknown_tasks);
+    bool lasting = now - scan_pass.differs_since >= LASTING_MS * UINT64_C(1000000);
+    bool list = (differs && (lasting || scan_pass.whole)) ||
+                (scan_pass.small ? !starts_are_reported : scan_pass.unlisted >= TRUSTED_COUNTS);
+    if (list || !differs)
+        scan_pass.differs_since = now;
+    return list;
+}
+
 static void begin_pass(uint64_t tasks)
 {
-    // With many threads, listing is expensive. A thread that has just begun or is about to end may
-    // be counted but missing from the table, so two passes in a row must see a difference.
-    bool differs = count_unknown(tasks) != atomic_load(&unknown_tasks);
-    bool list =
-        scan_pass.small || (differs && scan_pass.differed) || scan_pass.unlisted >= TRUSTED_COUNTS;
-    scan_pass.differed = differs && !list;
+    bool list = pass_must_list(count_unknown(tasks));
     scan_pass.unlisted = list ? 0 : scan_pass.unlisted + 1;
     scan_pass.listing = list;
     scan_pass.checking = true;
@@ -232,6 +254,7 @@ static void run_scan_slice(bool whole)
 {
     uint64_t now = process_now_ns(), tasks = count_tasks();
     scan_pass.small = whole || tasks <= SMALL;
+    scan_pass.whole = whole;
     scan_pass.cpu = process_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     scan_pass.budget = (now - scan_pass.begun) / SHARE;
     if (!scan_pass.small && now < scan_pass.next)
@@ -260,8 +283,11 @@ void scan_threads(bool whole)
         return;
     uint64_t signals = thread_block_signals();
     pthread_mutex_lock(&pass_lock);
-    if (whole)
+    if (whole) {
         scan_pass.listing = scan_pass.checking = false;
+        atomic_store(&unknown_tasks, 0);
+        own_threads_visit(arm_listed_task, NULL);
+    }
     run_scan_slice(whole);
     pthread_mutex_unlock(&pass_lock);
     thread_restore_signals(signals);

@@ -210,7 +210,7 @@ bool thread_lane_take(struct capture_thread *t)
         return false;
     lane->ring->tid = (uint32_t)atomic_load(&t->tid);
     lane->ring->serial = t->serial;
-    memset(lane->ring->name, 0, sizeof lane->ring->name);
+    ring_set_name(lane->ring, (const char[RING_NAME]){0});
     t->last = NULL;
     atomic_store(&t->lane, lane);
     atomic_store(&t->ring, lane->ring); // from here on the drain may read it

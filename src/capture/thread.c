@@ -6,11 +6,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 
 #include "capture/clock.h"
 #include "capture/record.h"
 #include "capture/signal_stack.h"
+#include "process/own_threads.h"
 #include "process/sandbox.h"
 
 enum {
@@ -42,15 +42,17 @@ void thread_read_name(struct capture_thread *t)
 {
     if (sandbox_scope() == SANDBOX_ALL_THREADS || !t->ring)
         return;
-    char name[CAPTURE_NAME];
-    size_t got = read_task_file(t, "/comm", name, sizeof name);
+    char name[RING_NAME] = OWN_THREAD_NAME;
+    size_t got = own_thread_is(atomic_load(&t->tid))
+                     ? strlen(name)
+                     : read_task_file(t, "/comm", name, sizeof name);
     // A thread that has ended keeps its last known name.
     if (!got)
         return;
     while (got > 0 && (name[got - 1] == '\n' || got == sizeof name))
         got--;
-    memset(t->ring->name, 0, CAPTURE_NAME);
-    memcpy(t->ring->name, name, got);
+    memset(name + got, 0, sizeof name - got);
+    ring_set_name(t->ring, name);
 }
 
 // Asks the kernel, because siglongjmp, a returning handler or a bare system call may have changed
@@ -160,11 +162,10 @@ static int start_clock(struct capture_thread *t, bool self)
         atomic_fetch_add(&t->arming, 1);
         return opened && reason != EAGAIN ? -1 : 0;
     }
-    t->name_read = 0;
+    t->name_asked = 0;
+    atomic_store(&t->wants_name, true);
     if (self)
-        syscall(SYS_prctl, PR_GET_NAME, t->ring->name, 0, 0, 0);
-    else
-        thread_read_name(t);
+        thread_read_own_name(t);
     uint64_t period = atomic_load(&capture_state.period_ns), cpu = process_thread_cpu_ns(tid);
     t->balance = take_balance((int64_t)period);
     uint64_t first = first_expiry((int64_t)period, t->balance);
@@ -215,7 +216,11 @@ static int arm_slot_locked(struct capture_thread *t, bool self)
     t->moved = process_now_ns();
     atomic_store(&t->clock, CLOCK_NONE);
     atomic_store(&t->state, THREAD_ARMED);
-    return start_clock(t, self);
+    if (start_clock(t, self))
+        return -1;
+    if (!self)
+        thread_read_name(t);
+    return 0;
 }
 
 struct capture_thread *thread_arm(pid_t tid, bool self, bool *full)

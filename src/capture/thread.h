@@ -32,6 +32,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <time.h>
@@ -41,6 +42,7 @@
 #include "capture/capture.h"
 #include "capture/ring.h"
 #include "capture/signal_action.h"
+#include "process/call.h"
 #include "process/clock.h"
 #include "process/sandbox.h"
 
@@ -92,7 +94,8 @@ struct capture_thread {
     _Atomic uint64_t credit;
     // Ticks that the thread recorded itself (capture_settle), to be subtracted likewise.
     _Atomic uint64_t settled;
-    _Atomic bool paused; // the timer is stopped: see capture_pause
+    _Atomic bool wants_name; // the next tick reads the thread's name
+    _Atomic bool paused;     // the timer is stopped: see capture_pause
     // The alternate stack that the timer is stopped for, or 0: see on_stack.c.
     _Atomic uintptr_t small_stack, small_stack_end;
     _Atomic uint64_t ticks; // of the current or the last segment
@@ -107,12 +110,14 @@ struct capture_thread {
     int64_t balance;               // taken over by the segment
     uint64_t cpu_counted;          // of the segment, included in capture_state.cpu_covered
     uint64_t moved;                // when cpu_last last changed, on the monotonic clock
-    uint64_t name_read;            // when the name was last read; names change
+    uint64_t name_asked;           // when the name was last asked for; names change
     _Atomic(struct thread_lane *) lane;
     _Atomic(struct ring *) ring; // the lane's
     // The last record. It stays valid until the writer wraps around the ring.
     const uint64_t *last;
 };
+
+_Static_assert((int)CAPTURE_NAME == (int)RING_NAME, "names of threads in rings and samples");
 
 // Every thread's stack has at least this much below its thread pointer.
 enum { THREAD_LEAST_STACK = 8192 };
@@ -300,8 +305,18 @@ void thread_rearm(struct capture_thread *t);
 // Checks an armed thread: it may have ended, use CPU time without ticks, be idle, or need a clock.
 // now: monotonic clock. The slot's lock is held.
 void thread_check(struct capture_thread *t, uint64_t now);
-// Reads the thread's name from /proc into its ring. The slot's lock is held.
+// Reads the thread's name from /proc into its ring. The slot's lock is held. Only for threads that
+// cannot read it themselves: what was looked up below /proc/PID/task has to be dropped when the
+// thread ends, and while an ending thread that does so is preempted, the kernel lets a parent that
+// reaps the process spin.
 void thread_read_name(struct capture_thread *t);
+// The same for the calling thread. Signal-safe.
+static inline void thread_read_own_name(struct capture_thread *t)
+{
+    char name[RING_NAME] = "";
+    if (process_call(SYS_prctl, PR_GET_NAME, (long)name, 0, 0, 0, 0) == 0)
+        ring_set_name(t->ring, name);
+}
 // Reports the CPU time that no segment covers. process: the CPU time of the process before a pass
 // checked every thread. last: sampling has stopped, so report fractions of a period as well.
 void thread_report_unsampled(uint64_t process, bool last);

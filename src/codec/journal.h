@@ -21,7 +21,7 @@
 #define JOURNAL_MAGIC UINT64_C(0x6e75526e6c694b01)
 
 enum {
-    JOURNAL_VERSION = 3,
+    JOURNAL_VERSION = 4,
     JOURNAL_PARTS = 4096,
     JOURNAL_NOTES = 32,
     JOURNAL_FILE_SIZE = 1 << 20, // offset of the first part

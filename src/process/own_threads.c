@@ -29,13 +29,14 @@ enum { LIBC_CANCEL = 32, LIBC_SETXID = 33 }; // glibc's SIGCANCEL and SIGSETXID
 
 static struct {
     _Atomic pid_t tids[MOST_THREADS]; // 0: free; negative: about to end
-    _Atomic uint32_t starting;        // threads created but not registered yet
+    _Atomic uint32_t starting;        // threads that have not called `started` yet
     _Atomic uint32_t parked;          // number of parked threads
     _Atomic uint32_t park;            // a futex: 1 while threads must stay parked
     _Atomic uint32_t changes;         // changes in progress
     _Atomic bool settled;             // no new changes may begin
     _Atomic bool blocks_sigprof;
     _Atomic(void (*)(void)) wakers[MOST_WAKERS];
+    _Atomic(void (*)(void)) started;
 } own;
 
 __thread bool own_thread_is_caller, own_thread_has_files;
@@ -95,7 +96,6 @@ static void register_own_thread(void)
             atomic_compare_exchange_strong(&own.tids[i], &old, tid))
             break;
     }
-    atomic_fetch_sub(&own.starting, 1);
 }
 
 // After this the thread still makes the system calls by which libc ends a thread.
@@ -142,7 +142,7 @@ static void *own_thread_main(void *context)
     floating_hold();
     own_thread_is_caller = true;
     // A direct system call: libc's prctl may be our own interposer.
-    syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
+    syscall(SYS_prctl, PR_SET_NAME, OWN_THREAD_NAME, 0, 0, 0);
     register_own_thread();
     // After registration: own_threads_block_sigprof sets the flag first and then signals registered
     // threads.
@@ -150,6 +150,10 @@ static void *own_thread_main(void *context)
         own_thread_set_mask(SIG_UNBLOCK, &sigprof, NULL);
     if (flags & OWN_THREAD_FILES)
         own_thread_unshare_files(-1);
+    void (*started)(void) = atomic_load(&own.started);
+    if (started)
+        started();
+    atomic_fetch_sub(&own.starting, 1);
     void *result = run(run_context);
     unregister_own_thread();
     return result;
@@ -207,12 +211,31 @@ void own_threads_block_sigprof(void)
     }
 }
 
-static bool own_thread_is(pid_t tid)
+bool own_thread_is(pid_t tid)
 {
     for (int i = 0; i < MOST_THREADS; i++)
         if (atomic_load(&own.tids[i]) == tid)
             return true;
     return false;
+}
+
+void own_threads_on_start(void (*started)(void))
+{
+    atomic_store(&own.started, started);
+}
+
+uint32_t own_threads_starting(void)
+{
+    return atomic_load(&own.starting);
+}
+
+void own_threads_visit(void (*visit)(void *context, pid_t tid), void *context)
+{
+    for (int i = 0; i < MOST_THREADS; i++) {
+        pid_t tid = atomic_load(&own.tids[i]);
+        if (tid > 0)
+            visit(context, tid);
+    }
 }
 
 uint64_t own_threads_cpu_ns(void)

@@ -31,6 +31,16 @@ enum own_thread_flags {
 int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, unsigned flags,
                      const char *what, struct err *e);
 
+#define OWN_THREAD_NAME "kiln"
+
+// Sets a function that each of our threads calls when it starts.
+void own_threads_on_start(void (*started)(void));
+// Number of our threads that have not called it yet, including those about to be created.
+uint32_t own_threads_starting(void);
+// Calls visit for each of our running threads.
+void own_threads_visit(void (*visit)(void *context, pid_t tid), void *context);
+bool own_thread_is(pid_t tid);
+
 // Gives the calling thread its own descriptor table that contains only keep; -1: none. Returns
 // false if the kernel cannot (before Linux 5.9); the thread then shares the program's table.
 bool own_thread_unshare_files(int keep);

@@ -364,6 +364,8 @@ CASES = [
     Case('busy', '0.2', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 1 << 40), check=has_samples),
     Case('limits', 'cpu', modes=('profiled', 'run')),
     Case('short_threads', '3000'),
+    # Not static: libkiln.a finds threads in the kernel's list.
+    Case('watched_tasks', modes=PRELOADED + ('shared', 'listen', 'heap'), always=('run',)),
     Case('many_threads', '2000'),
     Case('many_threads', '8500', modes=('profiled', 'run')),
 

@@ -135,6 +135,18 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     return result;
 }
 
+int interposed_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                              void *(*routine)(void *), void *argument)
+    __attribute__((alias("pthread_create"), nothrow, nonnull(1, 3)));
+
+// The program may define its own.
+__attribute__((constructor(101))) static void note_thread_starts(void)
+{
+    __typeof__(&pthread_create) volatile own = interposed_pthread_create;
+    if (pthread_create == own)
+        capture_interposes_threads();
+}
+
 // The C11 function, which does not call pthread_create within libc.
 EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument)
 {
