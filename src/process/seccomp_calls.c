@@ -117,9 +117,10 @@ __attribute__((used)) long interposed_sigaction(long number, long signal,
                                                 const struct process_action *wanted,
                                                 struct process_action *old, long size)
 {
-    if (size == sizeof wanted->mask && process_sigaction((int)signal, wanted, old))
-        return 0;
-    return with_errno(process_call(number, signal, (long)wanted, (long)old, size, 0, 0));
+    long result;
+    if (size != sizeof wanted->mask || !process_sigaction((int)signal, wanted, old, &result))
+        result = process_call(number, signal, (long)wanted, (long)old, size, 0, 0);
+    return with_errno(result);
 }
 
 __attribute__((used)) long interposed_exit_group(long number, long status)
