@@ -19,6 +19,7 @@
 #include "process/call.h"
 #include "process/clock.h"
 #include "process/floating.h"
+#include "process/memory.h"
 #include "process/process.h"
 #include "process/tasks.h"
 
@@ -170,8 +171,11 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     // chose for its threads.
     size_t stack = 0;
     pthread_attr_getstacksize(&attributes, &stack);
-    if (stack < LEAST_STACK || stack > MOST_STACK)
-        pthread_attr_setstacksize(&attributes, stack < LEAST_STACK ? LEAST_STACK : MOST_STACK);
+    size_t wanted = process_memory_share(stack < MOST_STACK ? stack : MOST_STACK);
+    if (wanted < LEAST_STACK)
+        wanted = LEAST_STACK;
+    if (wanted != stack)
+        pthread_attr_setstacksize(&attributes, wanted & ~(size_t)4095);
     if (flags & OWN_THREAD_DETACHED)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     // The program's signals belong to its own threads, and SIGPROF stays blocked until the thread

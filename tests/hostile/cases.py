@@ -360,6 +360,8 @@ CASES = [
          before=ulimit(resource.RLIMIT_AS, 160 << 20)),
     Case('limits', 'stack'),
     Case('busy', '0.3', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
+    Case('busy', '0.1', modes=('idle', 'profiled', 'heap', 'run'), always=('run',), before=ulimit(resource.RLIMIT_DATA, 3 << 20)),
+    Case('busy', '0.2', modes=('profiled', 'heap', 'run'), before=ulimit(resource.RLIMIT_DATA, 24 << 20), check=has_samples),
     # Nobody can have a stack as large as that by default.
     Case('busy', '0.2', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 1 << 40), check=has_samples),
     Case('limits', 'cpu', modes=('profiled', 'run')),
