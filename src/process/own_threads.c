@@ -84,7 +84,7 @@ __attribute__((constructor(101))) static void find_thread_create(void)
 
 static bool has_thread_ended(pid_t tid)
 {
-    return syscall(SYS_tgkill, process_pid(), tid, 0) != 0;
+    return process_call(SYS_tgkill, process_pid(), tid, 0, 0, 0, 0) != 0;
 }
 
 static void register_own_thread(void)
@@ -211,7 +211,7 @@ void own_threads_block_sigprof(void)
     }
 }
 
-static bool own_thread_is(pid_t tid)
+bool own_thread_is(pid_t tid)
 {
     for (int i = 0; i < MOST_THREADS; i++)
         if (atomic_load(&own.tids[i]) == tid)

@@ -167,6 +167,7 @@ CASES = [
     Case('own_timers', 'before', 'after'),
     # The next two not static: libkiln.a stands in for sigaction and signal, but not for masks and exec.
     Case('sigprof_state', modes=PRELOADED + ('shared',)),
+    Case('signal_tasks', 'syscall', 'tgkill', modes=EVERY),
     Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
     Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', 'syscall none', repeat=3, racy=('static',), always=('static',), status=4),
     Case('sigprof_default', 'sigaction raise', 'signal timer', status=-signal.SIGPROF),
