@@ -329,6 +329,8 @@ CASES = [
          repeat=2),
 
     # --- the malloc hooks ---
+    Case('early_malloc', plugins=['plugin_ifunc.c'], plugin_flags=['-Wl,-z,now'], modes=('idle', 'profiled', 'heap', 'run', 'shared'),
+         always=('heap',)),
     Case('floating_point', 'flags', 'traps', modes=EVERY, always=('static',), flags=['-lm']),
     Case('threads_and_descriptors', modes=('profiled', 'heap', 'run'), always=('heap',)),
     # As small_stack_jumps.

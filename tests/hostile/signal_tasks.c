@@ -37,7 +37,7 @@ static int signal_all(bool by_syscall)
     int n = 0;
     DIR *tasks = opendir("/proc/self/task");
     for (struct dirent *entry; tasks && (entry = readdir(tasks));) {
-        pid_t tid = atoi(entry->d_name);
+        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
         if (tid > 0 && tid != gettid() && signal_task(tid, by_syscall) == 0)
             n++;
     }
