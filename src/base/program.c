@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -194,5 +197,28 @@ void program_look(const char *path, struct program *program)
     }
     for (int i = 0; i < MOST_SCRIPTS && classify_file(program); i++)
         ;
+    if (program->kind == PROGRAM_DYNAMIC && !program_has_room(NULL))
+        program->kind = PROGRAM_NO_ROOM;
     errno = saved;
+}
+
+bool program_has_room(char *why)
+{
+    // What the loader needs for libkiln, libkiln_malloc and libz besides a small program.
+    static const struct {
+        int limit;
+        unsigned megabytes;
+        const char *name;
+    } needs[] = {{RLIMIT_DATA, 4, "data (ulimit -d)"}, {RLIMIT_AS, 12, "memory (ulimit -v)"}};
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        struct rlimit limit;
+        if (syscall(SYS_prlimit64, 0, needs[i].limit, NULL, &limit) ||
+            limit.rlim_cur >= (rlim_t)needs[i].megabytes << 20)
+            continue;
+        if (why)
+            snprintf(why, PROGRAM_WHY, "the limit for %s is %llu KiB, but libkiln needs %u MiB",
+                     needs[i].name, (unsigned long long)limit.rlim_cur >> 10, needs[i].megabytes);
+        return false;
+    }
+    return true;
 }

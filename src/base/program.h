@@ -2,6 +2,7 @@
 // signal-safe and may run in a child of vfork: no malloc, no lock.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum program_kind {
@@ -11,6 +12,7 @@ enum program_kind {
     PROGRAM_MACHINE,     // for another machine
     PROGRAM_LIBC,        // for another C library's loader: musl
     PROGRAM_PRIVILEGED,  // setuid, setgid or with capabilities: the loader ignores LD_PRELOAD
+    PROGRAM_NO_ROOM,     // dynamic, but see program_has_room
     PROGRAM_UNREADABLE,  // executable but not readable
     PROGRAM_MISSING,     // error has the reason
     PROGRAM_NOT_ALLOWED, // exists but may not be executed; error has the reason
@@ -27,3 +29,8 @@ struct program {
 int program_find(const char *name, char *path, size_t size);
 // Determines a file's kind; follows scripts to their interpreter. Preserves errno.
 void program_look(const char *path, struct program *program);
+
+// Returns whether programs can load libkiln under the memory limits of this process. Otherwise the
+// loader would not start them at all. why, of PROGRAM_WHY bytes or NULL, gets the reason.
+enum { PROGRAM_WHY = 128 };
+bool program_has_room(char *why);

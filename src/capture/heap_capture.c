@@ -51,8 +51,9 @@ static int map_live(size_t memory, struct err *e)
 static int map_image(void *(*block)(size_t bytes), struct err *e)
 {
     struct heap_head *head = block ? block(HEAP_BLOCK) : map_private_block(HEAP_BLOCK);
+    size_t most = process_memory_share((size_t)HEAP_BLOCKS * HEAP_BLOCK) / HEAP_BLOCK;
     heap_tables.n_blocks = 0;
-    while (head && heap_tables.n_blocks < HEAP_BLOCKS - 1) {
+    while (head && heap_tables.n_blocks + 1 < (most > 2 ? most : 2)) {
         char *p = block ? block(HEAP_BLOCK) : map_private_block(HEAP_BLOCK);
         if (!p)
             break;
@@ -67,6 +68,19 @@ static int map_image(void *(*block)(size_t bytes), struct err *e)
     heap_tables.shared = block != NULL;
     heap_tables.no_stack = heap_find_stack(NULL, 0, false);
     return 0;
+}
+
+// Fewer scratch buffers serve fewer threads at once.
+static int map_scratches(struct err *e)
+{
+    uint32_t n = HEAP_SCRATCHES;
+    while (n > 1 &&
+           process_memory_share(n * sizeof(struct heap_scratch)) < n * sizeof(struct heap_scratch))
+        n /= 2;
+    if (!heap_tables.scratches)
+        heap_tables.scratches = process_map(n * sizeof(struct heap_scratch));
+    heap_tables.n_scratches = n;
+    return heap_tables.scratches ? 0 : err_set(e, "no memory for samples: %s", strerror(errno));
 }
 
 static int prepare_heap_tables(const struct capture_heap_options *o, struct err *e)
@@ -85,10 +99,8 @@ static int prepare_heap_tables(const struct capture_heap_options *o, struct err 
     uint32_t depth = (o->depth ? o->depth : CAPTURE_HEAP_DEPTH) + OWN_FRAMES;
     heap_tables.depth = depth < CAPTURE_MAX_DEPTH ? depth : CAPTURE_MAX_DEPTH;
     heap_tables.pid = getpid();
-    if (!heap_tables.scratches &&
-        !(heap_tables.scratches = process_map(HEAP_SCRATCHES * sizeof(struct heap_scratch))))
-        return err_set(e, "no memory for samples: %s", strerror(errno));
-    if (map_live(o->memory ? o->memory : (size_t)24 << 20, e))
+    if (map_scratches(e) ||
+        map_live(process_memory_share(o->memory ? o->memory : (size_t)24 << 20), e))
         return -1;
     return map_image(o->block, e);
 }
@@ -226,7 +238,7 @@ void capture_heap_after_fork_in_child(void)
 {
     if (!heap_tables.head)
         return;
-    for (int i = 0; heap_tables.scratches && i < HEAP_SCRATCHES; i++)
+    for (uint32_t i = 0; heap_tables.scratches && i < heap_tables.n_scratches; i++)
         atomic_store(&heap_tables.scratches[i].busy, 0);
     // Threads that are not sampled may have held the loader's lock.
     if (!atomic_load(&capture_state.slots[0]))

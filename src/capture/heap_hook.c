@@ -134,8 +134,9 @@ static struct heap_scratch *take_scratch(void)
     if (!heap_self.scratch)
         heap_self.scratch =
             (uint32_t)(((uintptr_t)&heap_self >> 6) * 0x9e3779b9u >> 16) | HEAP_SCRATCHES;
-    for (uint32_t i = 0; i < HEAP_SCRATCHES; i++) {
-        struct heap_scratch *s = &heap_tables.scratches[(heap_self.scratch + i) % HEAP_SCRATCHES];
+    for (uint32_t i = 0; i < heap_tables.n_scratches; i++) {
+        struct heap_scratch *s =
+            &heap_tables.scratches[(heap_self.scratch + i) % heap_tables.n_scratches];
         uint32_t idle = 0;
         if (atomic_compare_exchange_strong(&s->busy, &idle, 1)) {
             heap_self.scratch += i;

@@ -52,6 +52,7 @@ struct heap_tables {
     bool inherited;        // a child of fork inherited the image inside a hook; leave_hook drops it
     struct heap_level levels[HEAP_LEVELS];
     struct heap_scratch *scratches;
+    uint32_t n_scratches; // a power of two up to HEAP_SCRATCHES
 };
 extern struct heap_tables heap_tables;
 

@@ -117,29 +117,24 @@ bool capture_program_action(const struct sigaction *wanted, struct sigaction *ol
     return true;
 }
 
-static bool are_actions_readable(const struct process_action *wanted,
-                                 const struct process_action *old)
-{
-    return (!wanted || process_readable((uintptr_t)wanted, sizeof *wanted)) &&
-           (!old || process_readable((uintptr_t)old, sizeof *old));
-}
-
-// The same for a program that calls syscall().
+// The same for a program that calls syscall(). The kernel reports invalid pointers: *wanted before
+// it sets the action, *old after that.
 static bool set_action_by_syscall(int signal, const struct process_action *wanted,
-                                  struct process_action *old)
+                                  struct process_action *old, long *result)
 {
     struct sigaction now = {.sa_flags = 0}, had = {.sa_flags = 0};
-    if (signal != SIGPROF || handler_is_confined() || !process_is_us() ||
-        !are_actions_readable(wanted, old))
+    if (signal != SIGPROF || !capture_has_handler() || handler_is_confined() || !process_is_us() ||
+        (wanted && !process_readable((uintptr_t)wanted, sizeof *wanted)))
         return false;
     if (wanted) {
         now.sa_sigaction = (void (*)(int, siginfo_t *, void *))wanted->handler;
         now.sa_flags = (int)wanted->flags;
         memcpy(&now.sa_mask, &wanted->mask, sizeof wanted->mask);
     }
-    if (!capture_program_action(wanted ? &now : NULL, &had))
-        return false;
-    if (old) {
+    *result =
+        old ? process_call(SYS_rt_sigaction, signal, 0, (long)old, sizeof old->mask, 0, 0) : 0;
+    capture_program_action(wanted ? &now : NULL, &had);
+    if (old && *result == 0) {
         *old = (struct process_action){.handler = (uintptr_t)had.sa_sigaction,
                                        .flags = (unsigned)had.sa_flags,
                                        .restorer = (uintptr_t)had.sa_restorer};

@@ -9,7 +9,7 @@
 #include "capture/thread.h"
 #include "process/memory.h"
 
-struct capture_state capture_state = {.most_slots = CAPTURE_MAX_THREADS};
+struct capture_state capture_state;
 pthread_mutex_t thread_slots_lock = PTHREAD_MUTEX_INITIALIZER;
 
 enum {
@@ -48,10 +48,11 @@ uint32_t capture_ring_records(void)
 static bool add_slots(void)
 {
     uint32_t n = atomic_load(&capture_state.n_slots), more = SLAB_SLOTS;
-    if (n >= capture_state.most_slots)
+    uint32_t most = capture_state.most_slots ? capture_state.most_slots : CAPTURE_MAX_THREADS;
+    if (n >= most)
         return false;
-    if (more > capture_state.most_slots - n)
-        more = capture_state.most_slots - n;
+    if (more > most - n)
+        more = most - n;
     struct capture_thread *slab = process_map(more * sizeof *slab);
     if (!slab)
         return false;

@@ -37,7 +37,7 @@ static bool wait_for_readers(void)
     EACH_SLOT(t)
     if (!wait_until_outside(&t->inside, begin))
         return false;
-    for (int i = 0; heap_tables.scratches && i < HEAP_SCRATCHES; i++)
+    for (uint32_t i = 0; heap_tables.scratches && i < heap_tables.n_scratches; i++)
         if (!wait_until_outside(&heap_tables.scratches[i].busy, begin))
             return false;
     return true;

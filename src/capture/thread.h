@@ -135,7 +135,7 @@ struct capture_state {
     // under thread_slots_lock; removals is odd while a slot is removed from its chain.
     _Atomic uint32_t buckets[THREAD_BUCKETS], removals;
     _Atomic uint64_t dirty[CAPTURE_MAX_THREADS / 64]; // slots that the drain must visit
-    uint32_t most_slots;                              // CAPTURE_MAX_THREADS; fewer in tests
+    uint32_t most_slots;                              // 0: CAPTURE_MAX_THREADS; fewer in tests
     _Atomic(const struct unwind_snapshot *) snapshot;
     _Atomic uint32_t running;
     _Atomic int32_t refresher; // the thread that updates the unwind tables

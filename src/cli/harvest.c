@@ -38,6 +38,7 @@ struct harvest {
     bool read_living;             // living processes were read; not read again
     struct harvest_totals totals; // of profiles read so far
     int64_t begun, ended;         // of all processes, wall-clock nanoseconds
+    struct err failure;           // of harvest_dead
 };
 
 static int create_journal(struct err *e)
@@ -291,14 +292,24 @@ static int read_heap(struct harvest *h, const struct journal_part *part, bool al
     return put_in_basket(&h->heap, arena, p, e);
 }
 
-// Returns malloc memory, or NULL and fills e.
+// Shared memory does not count for RLIMIT_DATA, which may be as low as the program can bear.
+static void free_data(uint8_t *data, size_t n)
+{
+    if (data)
+        munmap(data, n + !n);
+}
+
+// Returns n bytes for free_data, or NULL and fills e.
 static uint8_t *read_data(const struct harvest *h, size_t index, size_t n, struct err *e)
 {
-    uint8_t *data = malloc(n + !n);
+    uint8_t *data = mmap(NULL, n + !n, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED)
+        data = NULL;
     if (data && read_journal_at(h->fd, data, n, part_at(index)))
         return data;
-    free(data);
-    err_set(e, "out of memory");
+    free_data(data, n);
+    err_set(e, "out of memory: cannot read %zu MiB of samples", n >> 20);
     return NULL;
 }
 
@@ -323,7 +334,7 @@ static int read_journal_part(struct harvest *h, size_t index, bool alive, struct
             p = NULL;
         result = read_heap(h, &part, alive, data, n, e);
     }
-    free(data);
+    free_data(data, n);
     if (p) {
         add_part_counts(&part, &h->totals);
         h->totals.samples += n_rings;
@@ -347,8 +358,10 @@ int harvest_dead(struct harvest *h, struct err *e)
         uint64_t owner = atomic_load(&h->file->owner[i]);
         if (owner == 0 || (is_alive(owner) && !was_replaced(h, i, owner)))
             continue;
-        if (read_journal_part(h, i, false, e))
+        if (read_journal_part(h, i, false, e)) {
             result = -1;
+            h->failure = *e;
+        }
         release_part(h, i);
     }
     return result;
@@ -389,7 +402,7 @@ struct model_profile *harvest_peek(const struct harvest *h, size_t part, struct 
     size_t n = atomic_load(&head.used);
     uint8_t *data = read_data(h, part, n, e);
     struct model_profile *p = data ? codec_read_journal(arena, data, n, false, &n_rings, e) : NULL;
-    free(data);
+    free_data(data, n);
     return p;
 }
 
@@ -450,6 +463,19 @@ struct model_profile *harvest_heap(struct harvest *h, struct arena *arena, struc
                          arena, e);
 }
 
+const char *harvest_failure(const struct harvest *h)
+{
+    return *h->failure.message ? h->failure.message : NULL;
+}
+
+bool harvest_lacks_heap(struct harvest *h, struct err *e)
+{
+    bool failed = false;
+    for (uint32_t i = 0; i < atomic_load(&h->file->n_notes) && i < JOURNAL_NOTES; i++)
+        failed |= atomic_load(&h->file->notes[i].kind) == JOURNAL_NOTE_FAILED;
+    return failed && read_living(h, e) == 0 && h->heap.n == 0;
+}
+
 // --- notes ---
 
 static const char *journal_note_text(uint32_t kind)
@@ -463,6 +489,8 @@ static const char *journal_note_text(uint32_t kind)
         return "not profiled: built for another machine or C library";
     case JOURNAL_NOTE_ENVIRONMENT:
         return "not profiled: started without this process's environment";
+    case JOURNAL_NOTE_LIMITS:
+        return "not profiled: its memory limits (ulimit -d, ulimit -v) are too low for libkiln";
     default:
         return NULL;
     }

@@ -47,5 +47,10 @@ struct model_profile *harvest_profile(struct harvest *h, int64_t nanos, struct a
 // Like harvest_profile, for allocations. After either was called, living processes are not read
 // again.
 struct model_profile *harvest_heap(struct harvest *h, struct arena *arena, struct err *e);
+// Returns why the samples of a process could not be read, or NULL.
+const char *harvest_failure(const struct harvest *h);
+// Returns whether there is no heap profile because processes could not be profiled, which
+// harvest_print_notes explains.
+bool harvest_lacks_heap(struct harvest *h, struct err *e);
 // Prints the messages of the processes, one per line.
 void harvest_print_notes(struct harvest *h, FILE *to);

@@ -99,10 +99,32 @@ static void set_environment_text(const char *name, const char *value)
         unsetenv(name);
 }
 
+// Memory limits are for the program: we need memory for its profile.
+static const __rlimit_resource_t memory_limits[] = {RLIMIT_DATA, RLIMIT_AS};
+
+static void lift_memory_limits(struct profiled *p)
+{
+    for (size_t i = 0; i < sizeof memory_limits / sizeof *memory_limits; i++) {
+        getrlimit(memory_limits[i], &p->limits[i]);
+        rlim_t most = p->limits[i].rlim_max;
+        setrlimit(memory_limits[i], &(struct rlimit){most, most});
+        setrlimit(memory_limits[i], &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}); // as root
+    }
+}
+
+static void restore_memory_limits(const struct profiled *p)
+{
+    for (size_t i = 0; i < sizeof memory_limits / sizeof *memory_limits; i++)
+        setrlimit(memory_limits[i], &p->limits[i]);
+}
+
 static void set_environment(void *context)
 {
     const struct profiled *p = context;
     char text[4 * PATH_MAX];
+    restore_memory_limits(p);
+    if (*p->no_room)
+        return;
     const char *others = getenv("LD_PRELOAD");
     snprintf(text, sizeof text, "%s%s%s%s%s", p->library, p->heap ? ":" : "",
              p->heap ? p->malloc_library : "", others ? ":" : "", others ? others : "");
@@ -137,6 +159,9 @@ static void set_environment(void *context)
 int profiled_start(struct profiled *p, int *error, struct err *e)
 {
     *error = 0;
+    if (program_has_room(p->no_room))
+        *p->no_room = '\0';
+    lift_memory_limits(p);
     p->harvest = harvest_new(e);
     if (!p->harvest)
         return -1;

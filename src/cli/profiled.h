@@ -2,7 +2,9 @@
 #pragma once
 
 #include <limits.h>
+#include <sys/resource.h>
 
+#include "base/program.h"
 #include "cli/harvest.h"
 #include "cli/run_names.h"
 #include "cli/source.h"
@@ -20,6 +22,9 @@ struct profiled {
     enum supervise_how how;
     struct source_notes *notes; // may be NULL
 
+    // Memory limits as the program gets them, and, if they leave no room for libkiln, why.
+    struct rlimit limits[2];
+    char no_room[PROGRAM_WHY];
     char library[PATH_MAX], malloc_library[PATH_MAX + 16];
     struct harvest *harvest;
     struct run_names *names;

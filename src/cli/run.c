@@ -204,7 +204,7 @@ static int write_profiles(const struct run *run, struct harvest_totals *totals, 
     struct model_profile *p;
     if (!*run->output && !*cpu_output)
         return 0; // it was pushed
-    if (run->p.heap && *run->output) {
+    if (run->p.heap && *run->output && !harvest_lacks_heap(run->p.harvest, e)) {
         p = write_named_profile(run, harvest_heap(run->p.harvest, arena, e), run->output, arena, e);
         if (!p)
             return -1;
@@ -246,8 +246,18 @@ static void hint_at_children(const struct run *run)
             children);
 }
 
+// Returns 2, or 0 if the program's memory limits are the reason.
 static int report_no_profile(const struct run *run)
 {
+    if (*run->p.no_room) {
+        fprintf(stderr, "kiln: %s: not profiled: %s\n", run->p.program[0], run->p.no_room);
+        return 0;
+    }
+    if (harvest_failure(run->p.harvest)) {
+        fprintf(stderr, "kiln: %s: no profile: %s\n", run->p.program[0],
+                harvest_failure(run->p.harvest));
+        return 2;
+    }
     fprintf(stderr,
             "kiln: %s: no profile: libkiln was not loaded into the program, or runs as another "
             "user or in another root directory; see the messages of the loader\n",

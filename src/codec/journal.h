@@ -38,6 +38,7 @@ enum journal_note_kind {
     JOURNAL_NOTE_FOREIGN,     // exec of a program for another architecture or C library
     JOURNAL_NOTE_ENVIRONMENT, // exec with an environment that lacks kiln's variables
     JOURNAL_NOTE_FAILED,      // the profiler could not start; text says why
+    JOURNAL_NOTE_LIMITS,      // exec under memory limits that leave no room for the library
 };
 
 struct journal_note {

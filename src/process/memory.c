@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -33,6 +34,19 @@ void *process_remap(void *p, size_t bytes, size_t new_bytes)
         return p;
     void *q = mremap(p, whole_pages(bytes), whole_pages(new_bytes), MREMAP_MAYMOVE);
     return q == MAP_FAILED ? NULL : q;
+}
+
+size_t process_memory_share(size_t wanted)
+{
+    enum { SHARE = 32 };
+    static const int limits[] = {RLIMIT_DATA, RLIMIT_AS};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct rlimit limit;
+        if (syscall(SYS_prlimit64, 0, limits[i], NULL, &limit) == 0 &&
+            limit.rlim_cur / SHARE < wanted)
+            wanted = limit.rlim_cur / SHARE;
+    }
+    return wanted;
 }
 
 void *process_buffer_add(struct process_buffer *b, size_t n)

@@ -12,6 +12,10 @@ void process_unmap(void *p, size_t bytes);
 // Grows or shrinks a mapping, moving it if needed. Returns NULL on failure; p then stays valid.
 void *process_remap(void *p, size_t bytes, size_t new_bytes);
 
+// Returns the part of `wanted` bytes that we may take at once: the memory limits are the program's,
+// and all that is mapped counts.
+size_t process_memory_share(size_t wanted);
+
 // A growing byte array with a limit.
 struct process_buffer {
     uint8_t *p;

@@ -19,6 +19,7 @@
 #include "process/call.h"
 #include "process/clock.h"
 #include "process/floating.h"
+#include "process/memory.h"
 #include "process/process.h"
 #include "process/tasks.h"
 
@@ -84,7 +85,7 @@ __attribute__((constructor(101))) static void find_thread_create(void)
 
 static bool has_thread_ended(pid_t tid)
 {
-    return syscall(SYS_tgkill, process_pid(), tid, 0) != 0;
+    return process_call(SYS_tgkill, process_pid(), tid, 0, 0, 0, 0) != 0;
 }
 
 static void register_own_thread(void)
@@ -174,8 +175,11 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     // chose for its threads.
     size_t stack = 0;
     pthread_attr_getstacksize(&attributes, &stack);
-    if (stack < LEAST_STACK || stack > MOST_STACK)
-        pthread_attr_setstacksize(&attributes, stack < LEAST_STACK ? LEAST_STACK : MOST_STACK);
+    size_t wanted = process_memory_share(stack < MOST_STACK ? stack : MOST_STACK);
+    if (wanted < LEAST_STACK)
+        wanted = LEAST_STACK;
+    if (wanted != stack)
+        pthread_attr_setstacksize(&attributes, wanted & ~(size_t)4095);
     if (flags & OWN_THREAD_DETACHED)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     // The program's signals belong to its own threads, and SIGPROF stays blocked until the thread

@@ -56,6 +56,9 @@ bool own_threads_are_alone(int *status);
 void own_threads_block_sigprof(void);
 bool own_thread_is_asked_to_block(const siginfo_t *info);
 
+// Whether a thread of this process is one of ours. Signal-safe.
+bool own_thread_is(pid_t tid);
+
 // CPU time of our running threads; threads that have ended are not included.
 uint64_t own_threads_cpu_ns(void);
 

@@ -151,10 +151,11 @@ void process_on_sigaction(process_set_action *set)
     atomic_store(&set_action, set);
 }
 
-bool process_sigaction(int signal, const struct process_action *wanted, struct process_action *old)
+bool process_sigaction(int signal, const struct process_action *wanted, struct process_action *old,
+                       long *result)
 {
     process_set_action *set = atomic_load(&set_action);
-    return set && set(signal, wanted, old);
+    return set && set(signal, wanted, old, result);
 }
 
 // --- fork ---

@@ -68,7 +68,8 @@ void process_on_trace(void (*hook)(void));
 void process_before_trace(void);
 
 // Calls of rt_sigaction that a program makes by libc's syscall() go to this function, if it is set.
-// It returns false if the kernel must handle the call. The pointers may be invalid. Signal-safe.
+// It returns false if the kernel must handle the call; otherwise *result is 0 or a negative error
+// number. wanted and old may be invalid. Signal-safe.
 struct process_action { // as the kernel has it
     uintptr_t handler;
     unsigned long flags;
@@ -76,9 +77,10 @@ struct process_action { // as the kernel has it
     uint64_t mask;
 };
 typedef bool process_set_action(int signal, const struct process_action *wanted,
-                                struct process_action *old);
+                                struct process_action *old, long *result);
 void process_on_sigaction(process_set_action *set);
-bool process_sigaction(int signal, const struct process_action *wanted, struct process_action *old);
+bool process_sigaction(int signal, const struct process_action *wanted, struct process_action *old,
+                       long *result);
 
 // --- fork ---
 

@@ -1,5 +1,6 @@
 // Interposes prctl and syscall to see seccomp filters before the kernel does (process/sandbox.h),
-// and actions for SIGPROF; and ptrace, for threads that ask to be traced.
+// and actions for SIGPROF; ptrace, for threads that ask to be traced; and tgkill, because programs
+// that signal each of their threads and wait for its answer would wait for ours forever.
 // They need nothing from libc, so libkiln.a has them as well. Weak, because a program may define
 // its own.
 #include <errno.h>
@@ -11,6 +12,7 @@
 
 #include "base/attributes.h"
 #include "process/call.h"
+#include "process/own_threads.h"
 #include "process/process.h"
 #include "process/sandbox.h"
 
@@ -113,13 +115,28 @@ __attribute__((used)) long interposed_ptrace(long number, long request, long pid
     return call_ptrace(request, pid, address, data);
 }
 
+// Our threads block all signals, so they seem to have ended after the program listed them.
+__attribute__((used)) long interposed_kill(long number, long a, long b, long c, long d)
+{
+    bool whole = number != SYS_tkill; // with the process's id first
+    if ((!whole || (pid_t)a == process_pid()) && own_thread_is((pid_t)(whole ? b : a)))
+        return with_errno(-ESRCH);
+    return with_errno(process_call(number, a, b, c, d, 0, 0));
+}
+
+EXPORT __attribute__((weak)) int tgkill(pid_t process, pid_t thread, int signal)
+{
+    return (int)interposed_kill(SYS_tgkill, process, thread, signal, 0);
+}
+
 __attribute__((used)) long interposed_sigaction(long number, long signal,
                                                 const struct process_action *wanted,
                                                 struct process_action *old, long size)
 {
-    if (size == sizeof wanted->mask && process_sigaction((int)signal, wanted, old))
-        return 0;
-    return with_errno(process_call(number, signal, (long)wanted, (long)old, size, 0, 0));
+    long result;
+    if (size != sizeof wanted->mask || !process_sigaction((int)signal, wanted, old, &result))
+        result = process_call(number, signal, (long)wanted, (long)old, size, 0, 0);
+    return with_errno(result);
 }
 
 __attribute__((used)) long interposed_exit_group(long number, long status)
@@ -153,6 +170,12 @@ __asm__(".text\n"
         "    je interposed_sigaction\n"
         "    cmpq $231, %rdi\n" // SYS_exit_group
         "    je interposed_exit_group\n"
+        "    cmpq $234, %rdi\n" // SYS_tgkill
+        "    je interposed_kill\n"
+        "    cmpq $200, %rdi\n" // SYS_tkill
+        "    je interposed_kill\n"
+        "    cmpq $297, %rdi\n" // SYS_rt_tgsigqueueinfo
+        "    je interposed_kill\n"
         "    movq %rdi, %rax\n"
         "    movq %rsi, %rdi\n"
         "    movq %rdx, %rsi\n"
@@ -169,7 +192,8 @@ __asm__(".text\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
 _Static_assert(SYS_seccomp == 317 && SYS_prctl == 157 && SYS_ptrace == 101 &&
-                   SYS_rt_sigaction == 13 && SYS_exit_group == 231,
+                   SYS_rt_sigaction == 13 && SYS_exit_group == 231 && SYS_tgkill == 234 &&
+                   SYS_tkill == 200 && SYS_rt_tgsigqueueinfo == 297,
                "the numbers above");
 #else
 __asm__(".text\n"
@@ -189,6 +213,12 @@ __asm__(".text\n"
         "    b.eq interposed_sigaction\n"
         "    cmp x0, #94\n" // SYS_exit_group
         "    b.eq interposed_exit_group\n"
+        "    cmp x0, #131\n" // SYS_tgkill
+        "    b.eq interposed_kill\n"
+        "    cmp x0, #130\n" // SYS_tkill
+        "    b.eq interposed_kill\n"
+        "    cmp x0, #240\n" // SYS_rt_tgsigqueueinfo
+        "    b.eq interposed_kill\n"
         "    uxtw x8, w0\n"
         "    mov x0, x1\n"
         "    mov x1, x2\n"
@@ -204,6 +234,7 @@ __asm__(".text\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
 _Static_assert(SYS_seccomp == 277 && SYS_prctl == 167 && SYS_ptrace == 117 &&
-                   SYS_rt_sigaction == 134 && SYS_exit_group == 94,
+                   SYS_rt_sigaction == 134 && SYS_exit_group == 94 && SYS_tgkill == 131 &&
+                   SYS_tkill == 130 && SYS_rt_tgsigqueueinfo == 240,
                "the numbers above");
 #endif

@@ -524,7 +524,8 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
     }
     if (!s) {
         unwind_rules_free(rules);
-        err_set(e, "no memory for the unwind tables of %zu loaded objects", n_found_modules(&l));
+        err_set(e, "no memory for the unwind tables of the loaded objects; raise the limits of the "
+                   "process (ulimit -v, ulimit -d)");
     }
     process_buffer_fini(&l.found);
     process_buffer_fini(&l.text);

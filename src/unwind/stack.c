@@ -145,11 +145,13 @@ static __attribute__((noinline)) unwind_rule look_up_rule(struct walk *w, unwind
         return lookup_rule(w, &code, pc, &rule) ? rule : PENDING;
     }
     const struct unwind_module *m = find_module_at(s, pc);
-    if (!m->header) { // its file may have unwind information; use frame pointers until it is read
+    code = (struct lookup_code){m->start, m->end, m->header, m->n_header};
+    // The loader did not list the module. If dlopen was about to, it does now. Otherwise the file
+    // may have unwind information; use frame pointers until it is read.
+    if (!m->header && !lookup_object(pc, &code)) {
         step_request_table(s, m, STEP_WANTED);
         return UNWIND_NONE;
     }
-    code = (struct lookup_code){m->start, m->end, m->header, m->n_header};
     bool found = lookup_rule(w, &code, pc, &rule);
     step_request_table(s, m, found && rule != STEP_LOOKED_UP ? 1 : STEP_WANTED);
     if (!found)

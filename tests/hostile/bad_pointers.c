@@ -8,6 +8,25 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+static long set_action(const void *wanted, void *old)
+{
+    return syscall(SYS_rt_sigaction, SIGPROF, wanted, old, 8);
+}
+
+// The kernel sets an action before it writes the old one.
+static void check_actions(void *bad)
+{
+    char *constant = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned long ignored[4] = {1}, none[4] = {0}, now[4];
+    fact("new action", set_action(bad, NULL) == -1 && errno == EFAULT);
+    fact("read-only old action", set_action(ignored, constant) == -1 && errno == EFAULT);
+    fact("is set", set_action(NULL, now) == 0 && now[0] == 1);
+    fact("old action", set_action(none, bad) == -1 && errno == EFAULT);
+    fact("is reset", set_action(NULL, now) == 0 && now[0] == 0);
+    fact("action for its own", set_action(now, now) == 0 && now[0] == 0);
+    burn(0.02);
+}
+
 int main(void)
 {
     hostile_begin();
@@ -34,5 +53,6 @@ int main(void)
     fact("spawn variable", posix_spawn(&pid, "/bin/true", NULL, NULL, arguments, wild) == EFAULT);
     fact("alternate stack", sigaltstack((void *)bad, NULL) == -1 && errno == EFAULT);
     fact("filter", prctl(PR_SET_SECCOMP, 2, bad) == -1 && errno == EFAULT);
+    check_actions(bad);
     return 0;
 }

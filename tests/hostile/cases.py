@@ -167,6 +167,7 @@ CASES = [
     Case('own_timers', 'before', 'after'),
     # The next two not static: libkiln.a stands in for sigaction and signal, but not for masks and exec.
     Case('sigprof_state', modes=PRELOADED + ('shared',)),
+    Case('signal_tasks', 'syscall', 'tgkill', modes=EVERY),
     Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
     Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', 'syscall none', repeat=3, racy=('static',), always=('static',), status=4),
     Case('sigprof_default', 'sigaction raise', 'signal timer', status=-signal.SIGPROF),
@@ -328,6 +329,8 @@ CASES = [
          repeat=2),
 
     # --- the malloc hooks ---
+    Case('early_malloc', plugins=['plugin_ifunc.c'], plugin_flags=['-Wl,-z,now'], modes=('idle', 'profiled', 'heap', 'run', 'shared'),
+         always=('heap',)),
     Case('floating_point', 'flags', 'traps', modes=EVERY, always=('static',), flags=['-lm']),
     Case('threads_and_descriptors', modes=('profiled', 'heap', 'run'), always=('heap',)),
     # As small_stack_jumps.
@@ -360,6 +363,8 @@ CASES = [
          before=ulimit(resource.RLIMIT_AS, 160 << 20)),
     Case('limits', 'stack'),
     Case('busy', '0.3', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
+    Case('busy', '0.1', modes=('idle', 'profiled', 'heap', 'run'), always=('run',), before=ulimit(resource.RLIMIT_DATA, 3 << 20)),
+    Case('busy', '0.2', modes=('profiled', 'heap', 'run'), before=ulimit(resource.RLIMIT_DATA, 24 << 20), check=has_samples),
     # Nobody can have a stack as large as that by default.
     Case('busy', '0.2', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 1 << 40), check=has_samples),
     Case('limits', 'cpu', modes=('profiled', 'run')),

@@ -59,6 +59,9 @@ static void report_program(const struct program *program, char *const envp[])
     case PROGRAM_LIBC:
         journal_note(JOURNAL_NOTE_FOREIGN, program->path);
         break;
+    case PROGRAM_NO_ROOM:
+        journal_note(JOURNAL_NOTE_LIMITS, program->path);
+        break;
     case PROGRAM_DYNAMIC:
         if (!keeps_environment(envp) && !environment_is_owned())
             journal_note(JOURNAL_NOTE_ENVIRONMENT, program->path);
@@ -117,7 +120,7 @@ static enum program_kind target_kind(const struct target *t, char *const envp[])
     struct target_lookup *l =
         mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (l == MAP_FAILED)
-        return PROGRAM_UNKNOWN;
+        return program_has_room(NULL) ? PROGRAM_UNKNOWN : PROGRAM_NO_ROOM;
     enum program_kind kind = classify_target(l, t, envp);
     munmap(l, sizeof *l);
     return kind;
@@ -128,7 +131,7 @@ static enum program_kind target_kind(const struct target *t, char *const envp[])
 static bool is_out_of_reach(enum program_kind kind)
 {
     return kind == PROGRAM_LIBC || kind == PROGRAM_STATIC || kind == PROGRAM_MACHINE ||
-           kind == PROGRAM_PRIVILEGED;
+           kind == PROGRAM_PRIVILEGED || kind == PROGRAM_NO_ROOM;
 }
 
 // --- exec ---
@@ -182,10 +185,10 @@ static enum program_kind classify_if_needed(const struct target *t, char *const 
 }
 
 // Whether our libraries in envp would keep the program from starting, because its loader is not
-// glibc's.
+// glibc's or has no room for them.
 static bool is_foreign(enum program_kind kind, char *const envp[])
 {
-    return kind == PROGRAM_LIBC && has_our_libraries(envp);
+    return (kind == PROGRAM_LIBC || kind == PROGRAM_NO_ROOM) && has_our_libraries(envp);
 }
 
 static bool begin_execution(struct execution *x, bool reached, char *const envp[])

@@ -2,8 +2,9 @@
 // calls the next allocator. Preload it after libkiln.so, or link it.
 //
 // An object that is not sampled costs two or three instructions and a jump. Calls may come before
-// any constructor has run, for instance from the loader, and from within dlsym while it searches
-// for the next malloc. Those get memory from a small static arena that is never reclaimed.
+// any constructor has run, for instance from the loader, even before the loader has relocated this
+// library, and from within dlsym while it searches for the next malloc. Those get memory from a
+// small static arena that is never reclaimed.
 #include <dlfcn.h>
 #include <errno.h>
 #include <kiln/heap.h>
@@ -22,14 +23,7 @@ typedef void *memalign_fn(size_t alignment, size_t n);
 typedef int posix_memalign_fn(void **p, size_t alignment, size_t n);
 typedef void free_fn(void *p);
 
-static malloc_fn first_malloc;
-static calloc_fn first_calloc;
-static realloc_fn first_realloc;
-static memalign_fn first_memalign, first_aligned_alloc;
-static posix_memalign_fn first_posix_memalign;
-static malloc_fn first_valloc, first_pvalloc;
-static free_fn first_free;
-
+// NULL until find_next_allocator has found them.
 static struct {
     malloc_fn *malloc;
     calloc_fn *calloc;
@@ -38,23 +32,24 @@ static struct {
     posix_memalign_fn *posix_memalign;
     malloc_fn *valloc, *pvalloc;
     free_fn *free;
-} next = {
-    .malloc = first_malloc,
-    .calloc = first_calloc,
-    .realloc = first_realloc,
-    .memalign = first_memalign,
-    .aligned_alloc = first_aligned_alloc,
-    .posix_memalign = first_posix_memalign,
-    .valloc = first_valloc,
-    .pvalloc = first_pvalloc,
-    .free = first_free,
-};
+} next;
+
+#define RARE static __attribute__((noinline, cold))
 
 // --- the arena ---
 
 static _Alignas(64) char arena[64 << 10];
 static _Atomic size_t arena_used;
 static __thread bool searching INITIAL_EXEC;
+
+// Whether the loader has relocated this library. An IFUNC resolver of a library that is relocated
+// before it may call malloc; then nothing here may use a variable of libkiln, errno, a thread-local
+// variable, or a function of another library.
+static bool is_relocated(void)
+{
+    static const volatile void *const volatile self = &self;
+    return self == &self;
+}
 
 static bool is_in_arena(const void *p)
 {
@@ -63,27 +58,42 @@ static bool is_in_arena(const void *p)
 
 static void *take_from_arena(size_t alignment, size_t n)
 {
+    enum { LEAST = 16 };
     size_t used = atomic_load(&arena_used), at;
+    alignment = alignment < LEAST ? LEAST : alignment;
     do {
         at = (used + alignment - 1) & ~(alignment - 1);
         if (n > sizeof arena || at > sizeof arena - n) {
-            errno = ENOMEM;
+            if (is_relocated())
+                errno = ENOMEM;
             return NULL;
         }
     } while (!atomic_compare_exchange_weak(&arena_used, &used, at + n + (n == 0)));
     // Saturate the filter, so that free checks this address.
-    __atomic_store_n(&kiln_heap_filter[KILN_HEAP_PLACE(arena + at)], UINT8_MAX, __ATOMIC_RELAXED);
+    if (is_relocated())
+        __atomic_store_n(&kiln_heap_filter[KILN_HEAP_PLACE(arena + at)], UINT8_MAX,
+                         __ATOMIC_RELAXED);
     return arena + at;
+}
+
+// For what was taken before the relocation.
+static void saturate_arena(void)
+{
+    for (size_t at = 0, used = atomic_load(&arena_used); at < used; at += 16)
+        __atomic_store_n(&kiln_heap_filter[KILN_HEAP_PLACE(arena + at)], UINT8_MAX,
+                         __ATOMIC_RELAXED);
 }
 
 // --- the next allocator ---
 
-// Returns false if this thread is searching already: then the loader needs memory for the search.
+// Returns false if this thread is searching already: then the loader needs memory for the search;
+// and before the relocation.
 static bool find_next_allocator(void)
 {
-    if (searching)
+    if (!is_relocated() || searching)
         return false;
     searching = true;
+    saturate_arena();
 #define FIND_NEXT(name)                         \
     do {                                        \
         void *found_ = dlsym(RTLD_NEXT, #name); \
@@ -109,63 +119,62 @@ __attribute__((constructor(101))) static void initialize_malloc(void)
     kiln_heap_interposed();
 }
 
-static void *first_malloc(size_t n)
+// Not memcpy, which is another library's.
+static void *move_early(const char *p, size_t n)
 {
-    return find_next_allocator() && next.malloc != first_malloc ? next.malloc(n)
-                                                                : take_from_arena(16, n);
+    char *fresh = take_from_arena(16, n);
+    size_t known = (size_t)(arena + sizeof arena - p);
+    for (size_t i = 0; fresh && i < n && i < known; i++)
+        ((volatile char *)fresh)[i] = p[i];
+    return fresh;
 }
 
-static void *first_calloc(size_t count, size_t n)
+RARE void *early_malloc(size_t n)
+{
+    return find_next_allocator() && next.malloc ? next.malloc(n) : take_from_arena(16, n);
+}
+
+RARE void *early_calloc(size_t count, size_t n)
 {
     size_t total;
-    if (find_next_allocator() && next.calloc != first_calloc)
+    if (find_next_allocator() && next.calloc)
         return next.calloc(count, n);
     return __builtin_mul_overflow(count, n, &total) ? NULL : take_from_arena(16, total);
 }
 
-static void *first_realloc(void *p, size_t n)
+RARE void *early_realloc(void *p, size_t n)
 {
-    if (find_next_allocator() && next.realloc != first_realloc)
+    if (p && is_in_arena(p))
+        return move_early(p, n);
+    if (find_next_allocator() && next.realloc)
         return next.realloc(p, n);
     return p ? NULL : take_from_arena(16, n);
 }
 
-static void *first_memalign(size_t alignment, size_t n)
+RARE void *early_memalign(size_t alignment, size_t n)
 {
-    return find_next_allocator() && next.memalign != first_memalign ? next.memalign(alignment, n)
-                                                                    : take_from_arena(alignment, n);
+    return find_next_allocator() && next.memalign ? next.memalign(alignment, n)
+                                                  : take_from_arena(alignment, n);
 }
 
-static void *first_aligned_alloc(size_t alignment, size_t n)
+RARE int early_posix_memalign(void **p, size_t alignment, size_t n)
 {
-    return find_next_allocator() && next.aligned_alloc != first_aligned_alloc
-               ? next.aligned_alloc(alignment, n)
-               : take_from_arena(alignment, n);
-}
-
-static int first_posix_memalign(void **p, size_t alignment, size_t n)
-{
-    if (find_next_allocator() && next.posix_memalign != first_posix_memalign)
+    if (find_next_allocator() && next.posix_memalign)
         return next.posix_memalign(p, alignment, n);
     *p = take_from_arena(alignment, n);
     return *p ? 0 : ENOMEM;
 }
 
-static void *first_valloc(size_t n)
+RARE void *early_valloc(malloc_fn *const *real, size_t n)
 {
-    return find_next_allocator() && next.valloc != first_valloc ? next.valloc(n) : NULL;
-}
-
-static void *first_pvalloc(size_t n)
-{
-    return find_next_allocator() && next.pvalloc != first_pvalloc ? next.pvalloc(n) : NULL;
+    return find_next_allocator() && *real ? (*real)(n) : NULL;
 }
 
 // Only arena memory can be freed before the first search: other memory came from an allocator that
 // was found.
-static void first_free(void *p)
+RARE void early_free(void *p)
 {
-    if (find_next_allocator() && next.free != first_free)
+    if (p && !is_in_arena(p) && find_next_allocator() && next.free)
         next.free(p);
 }
 
@@ -178,8 +187,6 @@ static void *report_allocation(void *p, size_t n, const void *caller)
     return p;
 }
 
-#define RARE static __attribute__((noinline, cold))
-
 RARE void *malloc_sampled(size_t n, const void *caller)
 {
     return report_allocation(next.malloc(n), n, caller);
@@ -187,6 +194,8 @@ RARE void *malloc_sampled(size_t n, const void *caller)
 
 EXPORT void *malloc(size_t n)
 {
+    if (!next.malloc)
+        return early_malloc(n);
     return kiln_heap_passes(n) ? next.malloc(n) : malloc_sampled(n, CALLER);
 }
 
@@ -198,6 +207,8 @@ RARE void *calloc_sampled(size_t count, size_t n, const void *caller)
 // If the product overflows, the allocator fails, whatever was counted.
 EXPORT void *calloc(size_t count, size_t n)
 {
+    if (!next.calloc)
+        return early_calloc(count, n);
     return kiln_heap_passes(count * n) ? next.calloc(count, n) : calloc_sampled(count, n, CALLER);
 }
 
@@ -208,12 +219,16 @@ RARE void *memalign_sampled(memalign_fn *real, size_t alignment, size_t n, const
 
 EXPORT void *memalign(size_t alignment, size_t n)
 {
+    if (!next.memalign)
+        return early_memalign(alignment, n);
     return kiln_heap_passes(n) ? next.memalign(alignment, n)
                                : memalign_sampled(next.memalign, alignment, n, CALLER);
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t n)
 {
+    if (!next.aligned_alloc)
+        return early_memalign(alignment, n);
     return kiln_heap_passes(n) ? next.aligned_alloc(alignment, n)
                                : memalign_sampled(next.aligned_alloc, alignment, n, CALLER);
 }
@@ -228,17 +243,23 @@ RARE int posix_memalign_sampled(void **p, size_t alignment, size_t n, const void
 
 EXPORT int posix_memalign(void **p, size_t alignment, size_t n)
 {
+    if (!next.posix_memalign)
+        return early_posix_memalign(p, alignment, n);
     return kiln_heap_passes(n) ? next.posix_memalign(p, alignment, n)
                                : posix_memalign_sampled(p, alignment, n, CALLER);
 }
 
 EXPORT void *valloc(size_t n)
 {
+    if (!next.valloc)
+        return early_valloc(&next.valloc, n);
     return kiln_heap_passes(n) ? next.valloc(n) : report_allocation(next.valloc(n), n, CALLER);
 }
 
 EXPORT void *pvalloc(size_t n)
 {
+    if (!next.pvalloc)
+        return early_valloc(&next.pvalloc, n);
     return kiln_heap_passes(n) ? next.pvalloc(n) : report_allocation(next.pvalloc(n), n, CALLER);
 }
 
@@ -254,7 +275,9 @@ RARE void free_sampled(void *p)
 
 EXPORT void free(void *p)
 {
-    if (kiln_heap_unknown(p))
+    if (!next.free)
+        early_free(p);
+    else if (kiln_heap_unknown(p))
         next.free(p);
     else
         free_sampled(p);
@@ -278,7 +301,7 @@ EXPORT void free_aligned_sized(void *p, size_t alignment, size_t n)
 static void *move_out_of_arena(const char *p, size_t n)
 {
     size_t known = (size_t)(arena + sizeof arena - p);
-    char *fresh = next.malloc(n);
+    char *fresh = next.malloc ? next.malloc(n) : early_malloc(n);
     if (fresh)
         memcpy(fresh, p, n < known ? n : known);
     return fresh;
@@ -305,6 +328,8 @@ RARE void *realloc_sampled(void *p, size_t n, const void *caller)
 static inline __attribute__((always_inline)) void *realloc_object(void *p, size_t n,
                                                                   const void *caller)
 {
+    if (!next.realloc)
+        return early_realloc(p, n);
     if (p && !kiln_heap_unknown(p))
         return realloc_known(p, n, caller);
     return kiln_heap_passes(n) ? next.realloc(p, n) : realloc_sampled(p, n, caller);
