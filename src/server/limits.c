@@ -6,6 +6,7 @@
 
 #include "codec/message.h"
 #include "model/transform.h"
+#include "store/labels.h"
 
 bool limits_is_plain_name(struct str name)
 {
@@ -159,6 +160,15 @@ int limits_time(const struct server_limits *limits, int64_t time, int64_t oldest
 
 // --- profiles ---
 
+int limits_types(const struct model_profile *p, struct err *e)
+{
+    if (p->n_types == 0)
+        return err_set(e, "malformed profile: no sample types");
+    if (p->n_types > KIND_MAX_TYPES)
+        return err_set(e, "invalid profile: %u sample types; limit %d", p->n_types, KIND_MAX_TYPES);
+    return 0;
+}
+
 static int check_strings(const struct model_profile *p, struct err *e)
 {
     for (size_t i = 0; i < p->strings->n; i++)
@@ -213,11 +223,7 @@ const struct model_profile *limits_profile(const struct server_limits *limits,
                                            const struct model_profile *p, struct arena *arena,
                                            struct err *e)
 {
-    if (p->n_types == 0) {
-        err_set(e, "malformed profile: no sample types");
-        return NULL;
-    }
-    if (check_strings(p, e) || check_sizes(limits, p, e))
+    if (limits_types(p, e) || check_strings(p, e) || check_sizes(limits, p, e))
         return NULL;
     bool drops = false, cuts = false, shortens = false, lost = false;
     for (uint32_t i = 0; i < p->n_locations; i++)
