@@ -19,19 +19,6 @@ bool limits_is_plain_name(struct str name)
     return name.n > 0;
 }
 
-bool limits_is_tenant(struct str tenant)
-{
-    if (tenant.n < 1 || tenant.n > 150 || str_eq(tenant, STR(".")) || str_eq(tenant, STR("..")))
-        return false;
-    for (size_t i = 0; i < tenant.n; i++) {
-        char c = tenant.p[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              (c && strchr("!._*'()-", c))))
-            return false;
-    }
-    return true;
-}
-
 static int compare_limit_labels(const void *a, const void *b)
 {
     return str_cmp(((const struct store_label *)a)->name, ((const struct store_label *)b)->name);

@@ -26,5 +26,3 @@ const struct model_profile *limits_profile(const struct server_limits *limits,
 
 // `[a-zA-Z_][a-zA-Z0-9_]*`: what every client can show.
 bool limits_is_plain_name(struct str name);
-// `[A-Za-z0-9!._*'()-]{1,150}` and not `.` or `..`.
-bool limits_is_tenant(struct str tenant);
