@@ -28,7 +28,7 @@ static struct scrape_profile profiles[] = {{STR("cpu"), STR("/p?a=b"), true, tru
 
 static void check_target(const struct scrape_target *t)
 {
-    fuzz_require(limits_is_tenant(t->tenant) && strncmp(t->url, "http", 4) == 0);
+    fuzz_require(store_is_tenant(t->tenant) && strncmp(t->url, "http", 4) == 0);
     for (const char *c = t->url; *c; c++)
         fuzz_require((unsigned char)*c > ' ' && *c != 0x7f);
     for (size_t i = 0; i < t->n_labels; i++)

@@ -32,8 +32,8 @@ bool compress_is_zstd(const uint8_t *data, size_t n)
 static int explain_inflate_limit(size_t limit, struct err *e)
 {
     return err_set(e,
-                   "decompressing profile: it inflates to more than %zu MiB; set KILN_MAX_MIB to "
-                   "allow more",
+                   "decompressing profile: it inflates to more than %zu MiB; set KILN_MAX_MIB, or "
+                   "limits.profile_size of a server, to allow more",
                    limit >> 20);
 }
 

@@ -23,6 +23,7 @@ enum {
     SEND_RATE = 4 << 10,
     SETTLED_NS = 250000000, // age at which a new connection may be evicted
     SLOW_NS = 2000000000,   // transfers may take longer if there is room for them
+    STALLED_NS = 10000000,  // between searches for slow transfers that found too few
     LARGE_PART = 8,         // of memory or connections: those who hold less are not cut off
     SLICE = 128,            // connections checked per lock acquisition
 };
@@ -149,45 +150,58 @@ static struct web_connection *find_idle(const struct web_server *s, int64_t exce
     return c && now - c->since >= settled ? c : NULL;
 }
 
-// Returns the oldest transfer of a list that has taken longer than patience, of those who have many
-// connections or no credentials; of anybody if all is set.
-static struct web_connection *find_transfer(const struct web_server *s, enum web_list list,
+// Moves the cursor to the oldest transfer from it on that has taken longer than patience, of those
+// who have many connections or no credentials; of anybody if all is set. Returns NULL if there is
+// none.
+static struct web_connection *find_transfer(const struct web_server *s, struct web_cursor *cursor,
                                             bool all, int64_t patience, int64_t now)
 {
-    struct web_connection *c = s->lists[list].first;
+    struct web_connection *c = cursor->at;
     while (c && now - c->since > patience && !all && c->owner &&
            c->owner->under_way < s->o.connections / LARGE_PART)
         c = c->next;
+    cursor->at = c;
     return c && now - c->since > patience ? c : NULL;
 }
 
 // Returns the transfer to evict: clients that send or read slowly could otherwise occupy all
-// connections that libmicrohttpd accepts.
-static struct web_connection *find_stalled(const struct web_server *s, int64_t excess, int64_t now)
+// connections that libmicrohttpd accepts. The cursors of both lists only move forward, because
+// patience grows while excess shrinks.
+static struct web_connection *find_stalled(const struct web_server *s, struct web_cursor *body,
+                                           struct web_cursor *sending, int64_t excess, int64_t now)
 {
     int64_t limit = s->o.connections;
     int64_t patience = excess < limit ? SLOW_NS / limit * (limit - excess) : 0;
     bool all = excess > limit / 2;
-    struct web_connection *body = find_transfer(s, WEB_LIST_BODY, all, patience, now),
-                          *sending = find_transfer(s, WEB_LIST_SENDING, all, patience, now);
-    return body && (!sending || body->since < sending->since) ? body : sending;
+    struct web_connection *b = find_transfer(s, body, all, patience, now),
+                          *c = find_transfer(s, sending, all, patience, now);
+    return b && (!c || b->since < c->since) ? b : c;
 }
 
-// Evicts connections above the limit, so that libmicrohttpd never stops accepting.
+// Evicts connections above the limit, so that libmicrohttpd never stops accepting. Looks through
+// all transfers once, and not again soon if too few of them are slow: this is called for each new
+// connection.
 static void evict_connections(struct web_server *s)
 {
     int64_t now = budget_now();
+    struct web_cursor sending = {.at = s->lists[WEB_LIST_SENDING].first, .next = s->cursors};
+    struct web_cursor body = {.at = s->lists[WEB_LIST_BODY].first, .next = &sending};
+    s->cursors = &body;
     for (;;) {
         int64_t open = (int64_t)(s->n_connections - s->lists[WEB_LIST_CUT].n);
         int64_t excess = open - s->o.connections;
         struct web_connection *c = excess > 0 ? find_idle(s, excess, now) : NULL;
-        if (!c && excess > 0)
-            c = find_stalled(s, excess, now);
+        if (!c && excess > 0 && now >= s->next_stalled) {
+            c = find_stalled(s, &body, &sending, excess, now);
+            if (!c)
+                s->next_stalled = now + STALLED_NS;
+        }
         if (!c)
-            return;
+            break;
         s->cut_off++;
         cut_off(s, c);
     }
+    s->cursors = sending.next;
 }
 
 bool web_evict_transfer(struct web_server *s, const struct web_owner *owner)

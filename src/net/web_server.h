@@ -117,6 +117,7 @@ struct web_server {
         struct web_connection *at;
         struct web_cursor *next;
     } * cursors;
+    int64_t next_stalled;  // when to search for slow transfers to evict again
     int hangups;           // epoll: connections that clients close or reset
     _Atomic bool stopping; // no new requests
     _Atomic bool ending;   // no requests are in progress: threads end

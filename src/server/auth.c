@@ -70,7 +70,7 @@ static int choose_tenant(struct call *c, const struct server_access *access)
                       "X-Scope-OrgID: these credentials do not belong to that tenant");
             return -1;
         }
-        if (!limits_is_tenant(asked)) {
+        if (!store_is_tenant(asked)) {
             call_fail(
                 c, CALL_UNAUTHENTICATED, 0,
                 "invalid tenant in X-Scope-OrgID; expected 1 to 150 letters, digits and !._*'()-");

@@ -206,6 +206,7 @@ int server_backup(const struct server_options *options, const char *to)
 {
     struct care c = {0};
     struct err e = {""};
+    server_hide_files();
     int result = open_care(&c, options, &e);
     if (!result)
         result = backup_data(&c, to, &e);

@@ -117,7 +117,7 @@ static int check_access(struct yaml_reader *r, yaml_node_t *node, void *element)
             a->n_tenants = i; // what stands behind it adds nothing
             break;
         }
-        if (!limits_is_tenant(a->tenants[i]))
+        if (!store_is_tenant(a->tenants[i]))
             return yaml_fail(r, node, "tenants", "'%s' is not a tenant name", a->tenants[i].p);
     }
     return 0;

@@ -102,7 +102,7 @@ static int check_alert(struct yaml_reader *r, yaml_node_t *node, void *element)
     if (a->timeout < SECOND || a->timeout > 60 * SECOND)
         return yaml_fail(r, node, "timeout", "must be 1s to 60s");
     for (size_t i = 0; i < a->n_tenants; i++)
-        if (!limits_is_tenant(a->tenants[i]))
+        if (!store_is_tenant(a->tenants[i]))
             return yaml_fail(r, node, "tenants", "'%s' is not a tenant name", a->tenants[i].p);
     if (check_secret(r, node, a) || check_labels(r, node, a->labels, a->n_labels, taken))
         return -1;
@@ -167,7 +167,7 @@ static int check_function_rule(struct yaml_reader *r, yaml_node_t *node, void *e
         return yaml_fail(r, node, "rules", "function or function_regex is missing");
     if (rule->pattern.n && !model_regex_new(r->arena, "function_regex", rule->pattern, &why))
         return yaml_fail(r, node, "function_regex", "%s", why.message);
-    if (!limits_is_tenant(rule->tenant))
+    if (!store_is_tenant(rule->tenant))
         return yaml_fail(r, node, "tenant", "'%s' is not a tenant name", rule->tenant.p);
     if (!rule->limit || rule->limit > FUNCTIONS_MAX || rule->n_functions > FUNCTIONS_MAX)
         return yaml_fail(r, node, "limit", "must be 1 to %d, and so must the number of functions",

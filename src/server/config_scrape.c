@@ -286,7 +286,7 @@ static int check_scrape(struct yaml_reader *r, yaml_node_t *node, void *element)
         s->timeout = s->interval + 5 * SECOND;
     else if (config_check_duration(r, node, "scrape_timeout", s->timeout))
         return -1;
-    if (s->tenant.n && !limits_is_tenant(s->tenant))
+    if (s->tenant.n && !store_is_tenant(s->tenant))
         return yaml_fail(r, node, "tenant", "'%s' is not a tenant name", s->tenant.p);
     if (!s->target_limit)
         return yaml_fail(r, node, "target_limit", "must be 1 or more");

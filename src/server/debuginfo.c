@@ -112,7 +112,7 @@ int debuginfo_open_uploaded(const struct debuginfo *d, struct str tenant, struct
 {
     char path[PATH_MAX];
     debuginfo_file_path(d, tenant, id, path);
-    return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
 int debuginfo_find(const struct debuginfo *d, struct str tenant, struct str id)

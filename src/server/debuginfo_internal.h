@@ -15,7 +15,8 @@ struct naming;
 struct usage {
     char tenant[151];
     int64_t bytes, files; // below 0 for a moment if a file is removed while it is put in place
-    int64_t counted;      // CLOCK_MONOTONIC, ns
+    int64_t counted;      // CLOCK_MONOTONIC, ns; 0: never
+    bool counting;        // by a thread that does not hold the lock: it must not be removed
     struct usage *next;
 };
 
@@ -27,7 +28,7 @@ struct debuginfo {
     struct upload *uploads;
     struct usage *usage;
     size_t n_usage;
-    pthread_cond_t stop;
+    pthread_cond_t stop, counted; // counted: the files of a tenant were
     bool stopping;
 
     pthread_t sweeper; // removes parts that nobody continues

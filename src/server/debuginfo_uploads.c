@@ -77,13 +77,17 @@ static void *sweep_uploads(void *arg)
     return NULL;
 }
 
+// Forgets the tenant that came first, of those whose files are not being counted.
 static void remove_last_usage(struct debuginfo *d)
 {
-    struct usage **at = &d->usage;
-    while ((*at)->next)
-        at = &(*at)->next;
-    free(*at);
-    *at = NULL;
+    struct usage **last = NULL;
+    for (struct usage **at = &d->usage; *at; at = &(*at)->next)
+        last = (*at)->counting ? last : at;
+    if (!last)
+        return;
+    struct usage *u = *last;
+    *last = u->next;
+    free(u);
     d->n_usage--;
 }
 
@@ -93,6 +97,7 @@ void uploads_init(struct debuginfo *d)
     d->o.files_limit = d->o.files_limit ? d->o.files_limit : FILES_MAX;
     pthread_mutex_init(&d->uploads_lock, NULL);
     process_condition_init(&d->stop);
+    process_condition_init(&d->counted);
 }
 
 int uploads_start(struct debuginfo *d, struct err *e)
@@ -115,6 +120,7 @@ void uploads_fini(struct debuginfo *d)
     while (d->usage)
         remove_last_usage(d);
     pthread_cond_destroy(&d->stop);
+    pthread_cond_destroy(&d->counted);
     pthread_mutex_destroy(&d->uploads_lock);
 }
 
@@ -128,21 +134,13 @@ static struct usage *find_usage(const struct debuginfo *d, struct str tenant)
     return u;
 }
 
-static void count_files(const struct debuginfo *d, struct usage *u)
-{
-    size_t files;
-    u->bytes = (int64_t)debuginfo_stored(d, str_from(u->tenant), &files);
-    u->files = (int64_t)files;
-    u->counted = (int64_t)process_now_ns();
-}
-
 // NULL: no memory.
 static struct usage *usage_of(struct debuginfo *d, struct str tenant)
 {
     struct usage *u = find_usage(d, tenant);
     if (u)
         return u;
-    if (d->n_usage == USAGES_MAX)
+    if (d->n_usage >= USAGES_MAX)
         remove_last_usage(d);
     u = calloc(1, sizeof *u);
     if (!u)
@@ -151,7 +149,37 @@ static struct usage *usage_of(struct debuginfo *d, struct str tenant)
     u->next = d->usage;
     d->usage = u;
     d->n_usage++;
-    count_files(d, u);
+    return u;
+}
+
+// Without the lock while it reads the tenant's directories. What is added meanwhile may count twice
+// and what is removed may still count, until the files are counted again.
+static void count_files(struct debuginfo *d, struct usage *u)
+{
+    size_t files;
+    u->counting = true;
+    u->bytes = u->files = 0;
+    pthread_mutex_unlock(&d->uploads_lock);
+    int64_t bytes = (int64_t)debuginfo_stored(d, str_from(u->tenant), &files);
+    pthread_mutex_lock(&d->uploads_lock);
+    u->bytes += bytes;
+    u->files += (int64_t)files;
+    u->counted = (int64_t)process_now_ns();
+    u->counting = false;
+    pthread_cond_broadcast(&d->counted);
+}
+
+// The tenant's files as they were counted at this time or later. Gives up the lock meanwhile. NULL:
+// no memory.
+static struct usage *usage_since(struct debuginfo *d, struct str tenant, int64_t time)
+{
+    struct usage *u;
+    while ((u = usage_of(d, tenant)) && (u->counting || u->counted < time)) {
+        if (u->counting)
+            pthread_cond_wait(&d->counted, &d->uploads_lock);
+        else
+            count_files(d, u);
+    }
     return u;
 }
 
@@ -159,7 +187,7 @@ void uploads_removed(struct debuginfo *d, struct str tenant, uint64_t bytes)
 {
     pthread_mutex_lock(&d->uploads_lock);
     struct usage *u = find_usage(d, tenant);
-    if (u) {
+    if (u && !u->counting) {
         u->bytes -= (int64_t)bytes;
         u->files--;
     }
@@ -195,31 +223,18 @@ static bool has_upload_room(struct debuginfo *d, const struct debuginfo_put *p,
 }
 
 static int check_room(struct debuginfo *d, const struct debuginfo_put *p, const struct upload *own,
-                      struct err *e)
+                      const struct usage *usage, struct err *e)
 {
-    struct usage *usage = usage_of(d, p->tenant);
     struct statvfs disk;
     uint64_t wanted;
-    if (!usage) {
-        err_set(e, "no memory for a debug file");
-        return 503;
-    }
-    bool fits = has_upload_room(d, p, own, usage, &wanted);
-    bool full = usage->files >= (int64_t)d->o.files_limit;
-    int64_t now = (int64_t)process_now_ns();
-    if ((!fits || full) && now - usage->counted > RECOUNT) { // some may have been removed by hand
-        count_files(d, usage);
-        fits = has_upload_room(d, p, own, usage, &wanted);
-        full = usage->files >= (int64_t)d->o.files_limit;
-    }
-    if (full) {
+    if (usage->files >= (int64_t)d->o.files_limit) {
         err_set(
             e,
             "the tenant has %lld debug files; limit %zu; delete some with `kiln debuginfo delete`",
             (long long)usage->files, d->o.files_limit);
         return 413;
     }
-    if (!fits) {
+    if (!has_upload_room(d, p, own, usage, &wanted)) {
         err_set(e,
                 "the tenant's debug files would use %llu bytes; limit %llu; delete some with `kiln "
                 "debuginfo delete`",
@@ -264,10 +279,13 @@ static struct upload *begin_upload(struct debuginfo *d, const struct debuginfo_p
     return u;
 }
 
+// *lacks_room: this is why it failed.
 static int take_locked(struct debuginfo *d, const struct debuginfo_put *p, struct str id,
-                       struct upload **upload, struct err *e)
+                       const struct usage *usage, struct upload **upload, bool *lacks_room,
+                       struct err *e)
 {
     struct upload *u = find_upload(d, p->tenant, id);
+    *lacks_room = false;
     if (u && u->busy) {
         err_set(e, "build id %s: another upload of this file is being written", u->id);
         return 409;
@@ -289,12 +307,10 @@ static int take_locked(struct debuginfo *d, const struct debuginfo_put *p, struc
                 (unsigned long long)p->size);
         return 400;
     }
-    int status = check_room(d, p, u, e);
-    if (status) {
-        if (u)
-            remove_upload(d, u);
+    int status = check_room(d, p, u, usage, e);
+    *lacks_room = status;
+    if (status)
         return status;
-    }
     if (!u && !(u = begin_upload(d, p, id))) {
         err_set(e, "too many uploads of debug files at a time; try again later");
         return 503;
@@ -305,12 +321,31 @@ static int take_locked(struct debuginfo *d, const struct debuginfo_put *p, struc
     return 0;
 }
 
+// As uploads_take, with the lock held. time: as for usage_since.
+static int take_counted(struct debuginfo *d, const struct debuginfo_put *p, struct str id,
+                        int64_t time, struct upload **upload, bool *lacks_room, struct err *e)
+{
+    const struct usage *usage = usage_since(d, p->tenant, time);
+    *lacks_room = false;
+    if (usage)
+        return take_locked(d, p, id, usage, upload, lacks_room, e);
+    err_set(e, "no memory for a debug file");
+    return 503;
+}
+
 int uploads_take(struct debuginfo *d, const struct debuginfo_put *p, struct str id,
                  struct upload **upload, struct err *e)
 {
+    bool lacks_room;
     pthread_mutex_lock(&d->uploads_lock);
     remove_stale(d);
-    int status = take_locked(d, p, id, upload, e);
+    int status = take_counted(d, p, id, 1, upload, &lacks_room, e);
+    if (lacks_room && status == 413) // some may have been removed by hand
+        status =
+            take_counted(d, p, id, (int64_t)process_now_ns() - RECOUNT, upload, &lacks_room, e);
+    struct upload *part = lacks_room ? find_upload(d, p->tenant, id) : NULL;
+    if (part)
+        remove_upload(d, part);
     pthread_mutex_unlock(&d->uploads_lock);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "server/ingest.h"
 #include "server/ingest_fix.h"
 #include "server/ingest_name.h"
+#include "server/limits.h"
 #include "server/query_api.h"
 
 // POST /ingest, as agents before the Push API send it.
@@ -200,7 +201,8 @@ static int add_pprof(struct legacy *l, struct str profile, struct str previous,
     struct model_profile *p = ingest_pprof(limits, arena, profile, &l->e);
     if (!p && dotnet)
         p = ingest_fix_dotnet(limits, arena, profile, &l->e);
-    if (!p)
+    // What follows looks each type up in the list of a client.
+    if (!p || limits_types(p, &l->e))
         return -1;
     if (dotnet)
         ingest_fix_type_names(p);

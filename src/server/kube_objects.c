@@ -288,15 +288,45 @@ static bool copy_version(struct json meta, struct arena *arena, char to[KUBE_VER
     return true;
 }
 
-// --- lists ---
+// --- lists and events ---
 
-static int read_kube_page(struct kube_objects *objects, enum kube_resource resource,
-                          struct str text, struct arena *arena, struct kube_page *page,
+// A text that is read into objects; page of a list, version of an event.
+struct kube_text {
+    struct kube_objects *objects;
+    enum kube_resource resource;
+    struct str text;
+    struct kube_page *page;
+    char *version;
+};
+
+// Calls read with the parsed text. Returns what read returns, or -1 if it was not parsed or needs
+// too much memory.
+static int read_kube_text(const struct kube_text *t,
+                          int (*read)(const struct kube_text *t, struct json root,
+                                      struct arena *arena, struct err *e),
                           struct err *e)
 {
+    struct arena *arena = arena_new_in(t->objects->budget, PARSE_MAX);
+    struct arena_trap trap;
     struct json root;
-    if (json_parse(arena, text, &root, e))
-        return -1;
+    volatile int result = -1;
+    if (!arena)
+        return err_set(e, "out of memory");
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+    } else {
+        if (!json_parse(arena, t->text, &root, e))
+            result = read(t, root, arena, e);
+        arena_try_end(arena);
+    }
+    arena_free(arena);
+    return result;
+}
+
+static int read_kube_page(const struct kube_text *t, struct json root, struct arena *arena,
+                          struct err *e)
+{
+    struct kube_page *page = t->page;
     struct json meta = json_get(root, "metadata"), items = json_get(root, "items");
     struct str more = json_string(json_get(meta, "continue"), arena);
     // A list without objects may have null.
@@ -307,7 +337,7 @@ static int read_kube_page(struct kube_objects *objects, enum kube_resource resou
     if (more.n > KUBE_TOKEN_MAX)
         return err_set(e, "the list's continue token is longer than %d KiB", KUBE_TOKEN_MAX >> 10);
     for (struct json_each i = json_each(items); json_next(&i);)
-        if (keep_kube_object(objects, resource, i.value, arena, e))
+        if (keep_kube_object(t->objects, t->resource, i.value, arena, e))
             return -1;
     if (more.n && !(page->more = strndup(more.p, more.n)))
         return err_set(e, "out of memory");
@@ -317,23 +347,10 @@ static int read_kube_page(struct kube_objects *objects, enum kube_resource resou
 int kube_page_read(struct kube_objects *objects, enum kube_resource resource, struct str text,
                    struct kube_page *page, struct err *e)
 {
-    struct arena *arena = arena_new_in(objects->budget, PARSE_MAX);
-    struct arena_trap trap;
-    int result = -1;
+    struct kube_text t = {.objects = objects, .resource = resource, .text = text, .page = page};
     *page = (struct kube_page){0};
-    if (!arena)
-        return err_set(e, "out of memory");
-    if (ARENA_TRY(arena, trap)) {
-        arena_caught(arena, e);
-    } else {
-        result = read_kube_page(objects, resource, text, arena, page, e);
-        arena_try_end(arena);
-    }
-    arena_free(arena);
-    return result;
+    return read_kube_text(&t, read_kube_page, e);
 }
-
-// --- watches ---
 
 static enum kube_event read_status(struct json status, struct arena *arena, struct err *e)
 {
@@ -348,13 +365,9 @@ static enum kube_event read_status(struct json status, struct arena *arena, stru
     return KUBE_EVENT_FAILED;
 }
 
-static enum kube_event read_kube_event(struct kube_objects *objects, enum kube_resource resource,
-                                       struct str line, struct arena *arena,
-                                       char version[KUBE_VERSION_MAX], struct err *e)
+static int read_kube_event(const struct kube_text *t, struct json root, struct arena *arena,
+                           struct err *e)
 {
-    struct json root;
-    if (json_parse(arena, line, &root, e))
-        return KUBE_EVENT_INVALID;
     struct json type = json_get(root, "type"), object = json_get(root, "object");
     if (json_is(type, "ERROR"))
         return read_status(object, arena, e);
@@ -370,30 +383,19 @@ static enum kube_event read_kube_event(struct kube_objects *objects, enum kube_r
     }
     if (deleted) {
         struct str key = key_of(object, arena);
-        remove_kube_object(objects, key);
-    } else if (!bookmark && keep_kube_object(objects, resource, object, arena, e)) {
+        remove_kube_object(t->objects, key);
+    } else if (!bookmark && keep_kube_object(t->objects, t->resource, object, arena, e)) {
         return KUBE_EVENT_INVALID;
     }
-    memcpy(version, fresh, sizeof fresh);
+    memcpy(t->version, fresh, sizeof fresh);
     return bookmark ? KUBE_EVENT_BOOKMARK : KUBE_EVENT_CHANGE;
 }
 
 enum kube_event kube_event_read(struct kube_objects *objects, enum kube_resource resource,
                                 struct str line, char version[KUBE_VERSION_MAX], struct err *e)
 {
-    struct arena *arena = arena_new_in(objects->budget, PARSE_MAX);
-    struct arena_trap trap;
-    volatile enum kube_event event = KUBE_EVENT_INVALID;
-    if (!arena) {
-        err_set(e, "out of memory");
-        return event;
-    }
-    if (ARENA_TRY(arena, trap)) {
-        arena_caught(arena, e);
-    } else {
-        event = read_kube_event(objects, resource, line, arena, version, e);
-        arena_try_end(arena);
-    }
-    arena_free(arena);
-    return event;
+    struct kube_text t = {
+        .objects = objects, .resource = resource, .text = line, .version = version};
+    int event = read_kube_text(&t, read_kube_event, e);
+    return event < 0 ? KUBE_EVENT_INVALID : (enum kube_event)event;
 }

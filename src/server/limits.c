@@ -6,6 +6,7 @@
 
 #include "codec/message.h"
 #include "model/transform.h"
+#include "store/labels.h"
 
 bool limits_is_plain_name(struct str name)
 {
@@ -16,19 +17,6 @@ bool limits_is_plain_name(struct str name)
             return false;
     }
     return name.n > 0;
-}
-
-bool limits_is_tenant(struct str tenant)
-{
-    if (tenant.n < 1 || tenant.n > 150 || str_eq(tenant, STR(".")) || str_eq(tenant, STR("..")))
-        return false;
-    for (size_t i = 0; i < tenant.n; i++) {
-        char c = tenant.p[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              (c && strchr("!._*'()-", c))))
-            return false;
-    }
-    return true;
 }
 
 static int compare_limit_labels(const void *a, const void *b)
@@ -159,6 +147,15 @@ int limits_time(const struct server_limits *limits, int64_t time, int64_t oldest
 
 // --- profiles ---
 
+int limits_types(const struct model_profile *p, struct err *e)
+{
+    if (p->n_types == 0)
+        return err_set(e, "malformed profile: no sample types");
+    if (p->n_types > KIND_MAX_TYPES)
+        return err_set(e, "invalid profile: %u sample types; limit %d", p->n_types, KIND_MAX_TYPES);
+    return 0;
+}
+
 static int check_strings(const struct model_profile *p, struct err *e)
 {
     for (size_t i = 0; i < p->strings->n; i++)
@@ -213,11 +210,7 @@ const struct model_profile *limits_profile(const struct server_limits *limits,
                                            const struct model_profile *p, struct arena *arena,
                                            struct err *e)
 {
-    if (p->n_types == 0) {
-        err_set(e, "malformed profile: no sample types");
-        return NULL;
-    }
-    if (check_strings(p, e) || check_sizes(limits, p, e))
+    if (limits_types(p, e) || check_strings(p, e) || check_sizes(limits, p, e))
         return NULL;
     bool drops = false, cuts = false, shortens = false, lost = false;
     for (uint32_t i = 0; i < p->n_locations; i++)

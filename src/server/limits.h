@@ -14,6 +14,9 @@ int limits_labels(const struct server_limits *limits, struct store_label *labels
 int limits_time(const struct server_limits *limits, int64_t time, int64_t oldest_now, int64_t now,
                 bool backfill, const struct store_label *labels, size_t n, struct err *e);
 
+// Whether the profile has types, and no more than the store takes. 0, or -1 with e filled.
+int limits_types(const struct model_profile *p, struct err *e);
+
 // The profile as it is kept: without samples that are zero, negative or without a stack, stacks cut
 // to the limit at the leaf's side, long symbols to their tails. May be p itself. NULL with e filled
 // if it is malformed.
@@ -23,5 +26,3 @@ const struct model_profile *limits_profile(const struct server_limits *limits,
 
 // `[a-zA-Z_][a-zA-Z0-9_]*`: what every client can show.
 bool limits_is_plain_name(struct str name);
-// `[A-Za-z0-9!._*'()-]{1,150}` and not `.` or `..`.
-bool limits_is_tenant(struct str tenant);

@@ -8,11 +8,22 @@
 #include "server/rules.h"
 #include "server/scrape.h"
 
-static void put_metric_lines(struct out *out, const char *type, const char *name, const char *help,
-                             uint64_t v)
+void metrics_put_head(struct out *out, const char *type, const char *name, const char *help)
 {
-    out_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type, name,
-               (unsigned long long)v);
+    out_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void metrics_put(struct out *out, const char *type, const char *name, const char *help, uint64_t v)
+{
+    metrics_put_head(out, type, name, help);
+    out_printf(out, "%s %llu\n", name, (unsigned long long)v);
+}
+
+void metrics_put_seconds(struct out *out, const char *type, const char *name, const char *help,
+                         uint64_t nanos)
+{
+    metrics_put_head(out, type, name, help);
+    out_printf(out, "%s %.6f\n", name, (double)nanos / 1e9);
 }
 
 void metrics_put_label(struct out *out, const char *name, struct str value)
@@ -79,129 +90,112 @@ void metrics_answer(struct call *c)
     if (s->web)
         web_counts(s->web, &web);
     c->x->type = "text/plain; version=0.0.4; charset=utf-8";
-    put_metric_lines(out, "counter", "kiln_profiles_received_total", "Profiles received.",
-                     s->counters.profiles);
-    put_metric_lines(out, "counter", "kiln_samples_received_total", "Samples received.",
-                     s->counters.samples);
-    put_metric_lines(out, "counter", "kiln_received_bytes_total",
-                     "Bytes of requests with profiles.", s->counters.bytes);
-    put_metric_lines(out, "counter", "kiln_times_corrected_total",
-                     "Profiles with an implausible time, which was replaced.",
-                     s->counters.corrected);
-    out_text(out, "# HELP kiln_http_answers_total Responses by the first digit of the status.\n# "
-                  "TYPE kiln_http_answers_total counter\n");
+    metrics_put(out, "counter", "kiln_profiles_received_total", "Profiles received.",
+                s->counters.profiles);
+    metrics_put(out, "counter", "kiln_samples_received_total", "Samples received.",
+                s->counters.samples);
+    metrics_put(out, "counter", "kiln_received_bytes_total", "Bytes of requests with profiles.",
+                s->counters.bytes);
+    metrics_put(out, "counter", "kiln_times_corrected_total",
+                "Profiles with an implausible time, which was replaced.", s->counters.corrected);
+    metrics_put_head(out, "counter", "kiln_http_answers_total",
+                     "Responses by the first digit of the status.");
     for (int i = 2; i <= 5; i++)
         out_printf(out, "kiln_http_answers_total{code=\"%dxx\"} %llu\n", i,
                    (unsigned long long)s->counters.answers[i]);
-    put_metric_lines(out, "gauge", "kiln_http_connections", "Open connections.", web.connections);
-    put_metric_lines(out, "counter", "kiln_http_requests_total", "Requests.", web.requests);
-    put_metric_lines(out, "gauge", "kiln_http_requests_in_flight", "Requests in progress.",
-                     web.in_flight);
-    put_metric_lines(out, "counter", "kiln_http_refused_size_total", "Bodies over the limit.",
-                     web.refused_size);
-    put_metric_lines(out, "counter", "kiln_http_refused_memory_total",
-                     "Requests refused because of the memory limit of requests in progress.",
-                     web.refused_memory);
-    put_metric_lines(out, "counter", "kiln_http_refused_busy_total",
-                     "Requests refused because the queue was full or the server was stopping.",
-                     web.refused_busy);
-    put_metric_lines(out, "gauge", "kiln_http_request_memory_bytes",
-                     "Memory of requests in progress.", s->memory.held);
-    put_metric_lines(out, "gauge", "kiln_http_request_memory_limit_bytes",
-                     "Limit of the memory of requests in progress.", s->memory.limit);
+    metrics_put(out, "gauge", "kiln_http_connections", "Open connections.", web.connections);
+    metrics_put(out, "counter", "kiln_http_requests_total", "Requests.", web.requests);
+    metrics_put(out, "gauge", "kiln_http_requests_in_flight", "Requests in progress.",
+                web.in_flight);
+    metrics_put(out, "counter", "kiln_http_refused_size_total", "Bodies over the limit.",
+                web.refused_size);
+    metrics_put(out, "counter", "kiln_http_refused_memory_total",
+                "Requests refused because of the memory limit of requests in progress.",
+                web.refused_memory);
+    metrics_put(out, "counter", "kiln_http_refused_busy_total",
+                "Requests refused because the queue was full or the server was stopping.",
+                web.refused_busy);
+    metrics_put(out, "gauge", "kiln_http_request_memory_bytes", "Memory of requests in progress.",
+                s->memory.held);
+    metrics_put(out, "gauge", "kiln_http_request_memory_limit_bytes",
+                "Limit of the memory of requests in progress.", s->memory.limit);
     static const char *const lanes[WEB_LANES] = {"status", "ingest", "query"};
-    out_text(out, "# HELP kiln_http_waiting_requests Requests that wait for a worker.\n"
-                  "# TYPE kiln_http_waiting_requests gauge\n");
+    metrics_put_head(out, "gauge", "kiln_http_waiting_requests",
+                     "Requests that wait for a worker.");
     for (int i = 0; i < WEB_LANES; i++)
         out_printf(out, "kiln_http_waiting_requests{lane=\"%s\"} %llu\n", lanes[i],
                    (unsigned long long)web.queued[i]);
-    put_metric_lines(out, "counter", "kiln_http_cut_off_total",
-                     "Clients that took too long to send a request.", web.cut_off);
-    put_metric_lines(out, "counter", "kiln_http_received_bytes_total", "Bytes of bodies.",
-                     web.bytes_in);
-    put_metric_lines(out, "counter", "kiln_http_sent_bytes_total", "Bytes of responses.",
-                     web.bytes_out);
-    put_metric_lines(out, "counter", "kiln_store_profiles_total", "Profiles stored.",
-                     store.profiles);
-    put_metric_lines(out, "counter", "kiln_store_samples_total", "Samples stored.", store.samples);
-    put_metric_lines(out, "counter", "kiln_store_repeated_total", "Profiles known by their id.",
-                     store.repeated);
-    put_metric_lines(out, "counter", "kiln_store_commits_total", "Transactions.", store.commits);
-    out_printf(out,
-               "# HELP kiln_store_commit_seconds_total Time spent in transactions.\n"
-               "# TYPE kiln_store_commit_seconds_total counter\n"
-               "kiln_store_commit_seconds_total %.6f\n",
-               (double)store.commit_nanos / 1e9);
-    put_metric_lines(out, "counter", "kiln_store_failed_total", "Puts that failed.", store.failed);
-    put_metric_lines(out, "counter", "kiln_store_refused_total", "Puts over the memory budget.",
-                     store.refused);
-    put_metric_lines(out, "gauge", "kiln_store_waiting_bytes", "Bytes of queued puts.",
-                     store.waiting_bytes);
-    put_metric_lines(out, "gauge", "kiln_store_cache_bytes", "Bytes of the store's caches.",
-                     store.cache_bytes);
-    put_metric_lines(out, "counter", "kiln_store_days_dropped_total", "Days dropped.",
-                     store.days_dropped);
-    put_metric_lines(out, "counter", "kiln_store_hours_closed_total", "Hours rolled up.",
-                     store.hours_closed);
-    put_metric_lines(out, "gauge", "kiln_store_bytes", "Bytes on disk.", store.bytes);
-    put_metric_lines(out, "gauge", "kiln_store_days", "Days kept.", store.days);
-    put_metric_lines(out, "counter", "kiln_store_close_failures_total",
-                     "Failed attempts to close an hour of a service.", store.close_failures);
-    put_metric_lines(out, "gauge", "kiln_store_damaged_days", "Days that cannot be read.",
-                     store.damaged_days);
+    metrics_put(out, "counter", "kiln_http_cut_off_total",
+                "Clients that took too long to send a request.", web.cut_off);
+    metrics_put(out, "counter", "kiln_http_received_bytes_total", "Bytes of bodies.", web.bytes_in);
+    metrics_put(out, "counter", "kiln_http_sent_bytes_total", "Bytes of responses.", web.bytes_out);
+    metrics_put(out, "counter", "kiln_store_profiles_total", "Profiles stored.", store.profiles);
+    metrics_put(out, "counter", "kiln_store_samples_total", "Samples stored.", store.samples);
+    metrics_put(out, "counter", "kiln_store_repeated_total", "Profiles known by their id.",
+                store.repeated);
+    metrics_put(out, "counter", "kiln_store_commits_total", "Transactions.", store.commits);
+    metrics_put_seconds(out, "counter", "kiln_store_commit_seconds_total",
+                        "Time spent in transactions.", store.commit_nanos);
+    metrics_put(out, "counter", "kiln_store_failed_total", "Puts that failed.", store.failed);
+    metrics_put(out, "counter", "kiln_store_refused_total", "Puts over the memory budget.",
+                store.refused);
+    metrics_put(out, "gauge", "kiln_store_waiting_bytes", "Bytes of queued puts.",
+                store.waiting_bytes);
+    metrics_put(out, "gauge", "kiln_store_cache_bytes", "Bytes of the store's caches.",
+                store.cache_bytes);
+    metrics_put(out, "counter", "kiln_store_days_dropped_total", "Days dropped.",
+                store.days_dropped);
+    metrics_put(out, "counter", "kiln_store_hours_closed_total", "Hours rolled up.",
+                store.hours_closed);
+    metrics_put(out, "gauge", "kiln_store_bytes", "Bytes on disk.", store.bytes);
+    metrics_put(out, "gauge", "kiln_store_days", "Days kept.", store.days);
+    metrics_put(out, "counter", "kiln_store_close_failures_total",
+                "Failed attempts to close an hour of a service.", store.close_failures);
+    metrics_put(out, "gauge", "kiln_store_damaged_days", "Days that cannot be read.",
+                store.damaged_days);
     if (store.remote) {
-        put_metric_lines(out, "gauge", "kiln_store_remote_up",
-                         "Whether ClickHouse accepted the last batch.", store.remote_up);
-        put_metric_lines(out, "counter", "kiln_store_remote_batches_total",
-                         "Batches that ClickHouse accepted.", store.remote_batches);
-        put_metric_lines(out, "counter", "kiln_store_remote_failures_total",
-                         "Batches that ClickHouse refused and that will be retried.",
-                         store.remote_failures);
-        put_metric_lines(out, "gauge", "kiln_store_spool_bytes",
-                         "Bytes that are acknowledged but not in ClickHouse yet.",
-                         store.spool_bytes);
-        put_metric_lines(out, "gauge", "kiln_store_spool_limit_bytes",
-                         "Limit of the spool, above which pushes are refused.", store.spool_limit);
-        put_metric_lines(out, "gauge", "kiln_store_spool_batches", "Batches in the spool.",
-                         store.spool_batches);
-        out_printf(out,
-                   "# HELP kiln_store_lag_seconds Age of the oldest batch in the spool.\n# TYPE "
-                   "kiln_store_lag_seconds gauge\nkiln_store_lag_seconds %.3f\n",
-                   (double)store.spool_nanos / 1e9);
+        metrics_put(out, "gauge", "kiln_store_remote_up",
+                    "Whether ClickHouse accepted the last batch.", store.remote_up);
+        metrics_put(out, "counter", "kiln_store_remote_batches_total",
+                    "Batches that ClickHouse accepted.", store.remote_batches);
+        metrics_put(out, "counter", "kiln_store_remote_failures_total",
+                    "Batches that ClickHouse refused and that will be retried.",
+                    store.remote_failures);
+        metrics_put(out, "gauge", "kiln_store_spool_bytes",
+                    "Bytes that are acknowledged but not in ClickHouse yet.", store.spool_bytes);
+        metrics_put(out, "gauge", "kiln_store_spool_limit_bytes",
+                    "Limit of the spool, above which pushes are refused.", store.spool_limit);
+        metrics_put(out, "gauge", "kiln_store_spool_batches", "Batches in the spool.",
+                    store.spool_batches);
+        metrics_put_seconds(out, "gauge", "kiln_store_lag_seconds",
+                            "Age of the oldest batch in the spool.", store.spool_nanos);
     }
     struct changes_counters changes;
     changes_counters(s->changes, &changes);
-    put_metric_lines(out, "gauge", "kiln_changes_paused", "Whether the search for changes is off.",
-                     changes.paused);
-    put_metric_lines(out, "counter", "kiln_changes_looks_total", "Searches for changes.",
-                     changes.looks);
-    put_metric_lines(out, "counter", "kiln_changes_found_total", "Lasting changes found.",
-                     changes.found);
-    put_metric_lines(out, "counter", "kiln_changes_failed_total",
-                     "Searches that failed and were retried.", changes.failed);
-    put_metric_lines(out, "counter", "kiln_changes_skipped_total",
-                     "Services and types that a search skipped because of an error.",
-                     changes.skipped);
-    out_printf(out,
-               "# HELP kiln_changes_cpu_seconds_total CPU time of the search for changes.\n"
-               "# TYPE kiln_changes_cpu_seconds_total counter\n"
-               "kiln_changes_cpu_seconds_total %.6f\n",
-               (double)changes.cpu_nanos / 1e9);
+    metrics_put(out, "gauge", "kiln_changes_paused", "Whether the search for changes is off.",
+                changes.paused);
+    metrics_put(out, "counter", "kiln_changes_looks_total", "Searches for changes.", changes.looks);
+    metrics_put(out, "counter", "kiln_changes_found_total", "Lasting changes found.",
+                changes.found);
+    metrics_put(out, "counter", "kiln_changes_failed_total",
+                "Searches that failed and were retried.", changes.failed);
+    metrics_put(out, "counter", "kiln_changes_skipped_total",
+                "Services and types that a search skipped because of an error.", changes.skipped);
+    metrics_put_seconds(out, "counter", "kiln_changes_cpu_seconds_total",
+                        "CPU time of the search for changes.", changes.cpu_nanos);
     struct alerts_counters alerts;
     alerts_counters(s->alerts, &alerts);
-    put_metric_lines(out, "counter", "kiln_alerts_sent_total", "Alerts that a receiver accepted.",
-                     alerts.sent);
-    put_metric_lines(out, "counter", "kiln_alerts_failed_total",
-                     "Alerts that a receiver did not accept.", alerts.failed);
-    put_metric_lines(out, "gauge", "kiln_alerts_receivers", "Receivers of alerts.",
-                     alerts.receivers);
-    put_metric_lines(out, "gauge", "kiln_alerts_receivers_failing",
-                     "Receivers that did not accept the last alerts.", alerts.failing);
+    metrics_put(out, "counter", "kiln_alerts_sent_total", "Alerts that a receiver accepted.",
+                alerts.sent);
+    metrics_put(out, "counter", "kiln_alerts_failed_total",
+                "Alerts that a receiver did not accept.", alerts.failed);
+    metrics_put(out, "gauge", "kiln_alerts_receivers", "Receivers of alerts.", alerts.receivers);
+    metrics_put(out, "gauge", "kiln_alerts_receivers_failing",
+                "Receivers that did not accept the last alerts.", alerts.failing);
     rules_metrics(c);
-    put_metric_lines(out, "gauge", "process_resident_memory_bytes", "Memory in use.",
-                     resident_bytes());
-    put_metric_lines(out, "gauge", "process_start_time_seconds", "When the server started.",
-                     (uint64_t)(s->started / 1000000000));
+    metrics_put(out, "gauge", "process_resident_memory_bytes", "Memory in use.", resident_bytes());
+    metrics_put(out, "gauge", "process_start_time_seconds", "When the server started.",
+                (uint64_t)(s->started / 1000000000));
     scrape_metrics(c);
     call_finish(c);
 }

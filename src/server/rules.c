@@ -1,7 +1,6 @@
 #include "server/rules.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -508,12 +507,11 @@ void rules_metrics(struct call *c)
     pthread_mutex_lock(&r->worker.lock);
     uint64_t evaluated = r->evaluated, failed = r->failed, nanos = r->cpu_nanos;
     pthread_mutex_unlock(&r->worker.lock);
-    out_printf(&c->x->body_out,
-               "# HELP kiln_rules_evaluated_total Windows of rules that were evaluated.\n"
-               "# TYPE kiln_rules_evaluated_total counter\nkiln_rules_evaluated_total %" PRIu64
-               "\n# HELP kiln_rules_failed_total Windows of rules whose evaluation failed.\n# TYPE "
-               "kiln_rules_failed_total counter\nkiln_rules_failed_total %" PRIu64 "\n"
-               "# HELP kiln_rules_cpu_seconds_total CPU time of rules.\n"
-               "# TYPE kiln_rules_cpu_seconds_total counter\nkiln_rules_cpu_seconds_total %.6f\n",
-               evaluated, failed, (double)nanos / 1e9);
+    struct out *out = &c->x->body_out;
+    metrics_put(out, "counter", "kiln_rules_evaluated_total",
+                "Windows of rules that were evaluated.", evaluated);
+    metrics_put(out, "counter", "kiln_rules_failed_total",
+                "Windows of rules whose evaluation failed.", failed);
+    metrics_put_seconds(out, "counter", "kiln_rules_cpu_seconds_total", "CPU time of rules.",
+                        nanos);
 }

@@ -93,22 +93,15 @@ static void put_target(struct out *out, const char *metric, const struct scrape_
 
 static void put_targets(struct out *out, const struct scraper *s, const struct call *c)
 {
-    out_text(out, "# HELP kiln_scrape_up Whether the last scrape of a target succeeded.\n# TYPE "
-                  "kiln_scrape_up gauge\n");
+    metrics_put_head(out, "gauge", "kiln_scrape_up",
+                     "Whether the last scrape of a target succeeded.");
     for (const struct scrape_state *at = s->states; at; at = at->next)
         if (at->target && at->health.last && metrics_may_see(c, at->target->tenant))
             put_target(out, "kiln_scrape_up", at->target, at->health.up);
-    out_text(out, "# HELP kiln_scrape_duration_seconds Duration of the last scrape.\n# TYPE "
-                  "kiln_scrape_duration_seconds gauge\n");
+    metrics_put_head(out, "gauge", "kiln_scrape_duration_seconds", "Duration of the last scrape.");
     for (const struct scrape_state *at = s->states; at; at = at->next)
         if (at->target && at->health.last && metrics_may_see(c, at->target->tenant))
             put_target(out, "kiln_scrape_duration_seconds", at->target, at->health.duration);
-}
-
-static void put_total(struct out *out, const char *name, const char *help, uint64_t value)
-{
-    out_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %llu\n", name, help, name, name,
-               (unsigned long long)value);
 }
 
 // Of all tenants: they tell how discovery works, not what it finds.
@@ -119,17 +112,16 @@ static void put_watches(struct out *out, const struct scraper *s)
         return;
     for (const struct kube_watch *w = s->watches; w; w = w->next)
         objects += w->shown;
-    put_total(out, "kiln_kubernetes_lists_total", "Lists of objects that were completed.",
-              s->kube.lists);
-    put_total(out, "kiln_kubernetes_events_total", "Events of watches.", s->kube.events);
-    put_total(out, "kiln_kubernetes_failures_total",
-              "Lists and watches that failed; they are tried again.", s->kube.failures);
-    put_total(out, "kiln_kubernetes_objects_dropped_total",
-              "Objects that are too large or do not fit into memory.", s->kube.dropped);
-    out_printf(out,
-               "# HELP kiln_kubernetes_objects Objects that targets are made of.\n"
-               "# TYPE kiln_kubernetes_objects gauge\nkiln_kubernetes_objects %zu\n",
-               objects);
+    metrics_put(out, "counter", "kiln_kubernetes_lists_total",
+                "Lists of objects that were completed.", s->kube.lists);
+    metrics_put(out, "counter", "kiln_kubernetes_events_total", "Events of watches.",
+                s->kube.events);
+    metrics_put(out, "counter", "kiln_kubernetes_failures_total",
+                "Lists and watches that failed; they are tried again.", s->kube.failures);
+    metrics_put(out, "counter", "kiln_kubernetes_objects_dropped_total",
+                "Objects that are too large or do not fit into memory.", s->kube.dropped);
+    metrics_put(out, "gauge", "kiln_kubernetes_objects", "Objects that targets are made of.",
+                objects);
 }
 
 void scrape_metrics(struct call *c)
@@ -140,8 +132,8 @@ void scrape_metrics(struct call *c)
         return;
     out_init_budget(&out, SHOWN_MAX, &c->x->budget);
     pthread_mutex_lock(&s->lock);
-    put_total(&out, "kiln_scrapes_total", "Scrapes.", s->scrapes);
-    put_total(&out, "kiln_scrapes_failed_total", "Scrapes that failed.", s->failed);
+    metrics_put(&out, "counter", "kiln_scrapes_total", "Scrapes.", s->scrapes);
+    metrics_put(&out, "counter", "kiln_scrapes_failed_total", "Scrapes that failed.", s->failed);
     put_watches(&out, s);
     put_targets(&out, s, c);
     pthread_mutex_unlock(&s->lock);

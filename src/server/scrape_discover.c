@@ -184,7 +184,7 @@ static int check_target(struct str tenant, struct str scheme, struct str address
         return err_set(e, "%.*s: invalid __scheme__ \"%.*s\"; expected http or https",
                        (int)(address.n < 100 ? address.n : 100), address.p,
                        (int)(scheme.n < 20 ? scheme.n : 20), scheme.p);
-    if (!limits_is_tenant(tenant))
+    if (!store_is_tenant(tenant))
         return err_set(e, "%.*s: invalid __tenant_id__ \"%.*s\"",
                        (int)(address.n < 100 ? address.n : 100), address.p,
                        (int)(tenant.n < 40 ? tenant.n : 40), tenant.p);

@@ -297,9 +297,15 @@ static int serve_requests(struct server *s, const struct server_options *o, stru
     return result;
 }
 
+void server_hide_files(void)
+{
+    umask(umask(027) | 027);
+}
+
 int server_run(const struct server_options *options)
 {
     struct err e = {""};
+    server_hide_files();
     struct server *s = calloc(1, sizeof *s);
     if (!s)
         return 2;

@@ -73,6 +73,8 @@ int server_run(const struct server_options *options);
 // told on standard output. Also while a server runs. The exit status: 0; 1: something is damaged;
 // 2: it could not be done.
 int server_backup(const struct server_options *options, const char *to);
+// From now on, other users of the machine cannot read the files that this process creates.
+void server_hide_files(void);
 int server_check(const struct server_options *options);
 
 // logfmt on standard error: level, message, then pairs of key and value, NULL at the end. Never

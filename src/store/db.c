@@ -190,13 +190,26 @@ int db_migrate(struct db *db, const struct db_format *format, struct err *e)
     return db->version < format->version ? create_or_migrate(db, DB_WRITE, format, e) : 0;
 }
 
+// SQLite would wait for a pipe, and read a device without end.
+static int check_regular(const char *path, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode))
+        return 0;
+    err_set(e, "%s is damaged (not a regular file): restore it from a backup or move it away",
+            path);
+    return STORE_CORRUPT;
+}
+
 int db_open(struct db *db, const char *path, enum db_mode mode, const struct db_format *format,
             struct err *e)
 {
     *db = (struct db){.path = strdup(path)};
     if (!db->path)
         return err_set(e, "no memory to open %s", path);
-    int code = open_error(db, mode, open_handle(db, mode), e);
+    int code = check_regular(path, e);
+    if (!code)
+        code = open_error(db, mode, open_handle(db, mode), e);
     if (!code && format)
         code = check_version(db, format, e);
     if (!code && mode != DB_READ)

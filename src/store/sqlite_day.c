@@ -48,7 +48,7 @@ int day_list(const struct lite *lite, struct str tenant, int64_t start, int64_t 
     *n = 0;
     *days = NULL;
     DIR *directory = opendir(path);
-    if (!directory && errno == ENOENT)
+    if (!directory && (errno == ENOENT || errno == ENOTDIR)) // a file that is no tenant
         return 0;
     if (!directory) {
         err_set(e, "cannot read %s: %s", path, strerror(errno));

@@ -258,7 +258,7 @@ void store_close(struct store *s)
 
 // --- puts ---
 
-static bool is_tenant(struct str t)
+bool store_is_tenant(struct str t)
 {
     if (t.n == 0 || t.n > 150 || str_eq(t, STR(".")) || str_eq(t, STR("..")))
         return false;
@@ -289,7 +289,7 @@ static int bad_tenant(struct str tenant, struct err *e)
 static int check_put(const struct store_put *put, struct err *e)
 {
     const struct store_label *labels = put->labels;
-    if (!is_tenant(put->tenant))
+    if (!store_is_tenant(put->tenant))
         return bad_tenant(put->tenant, e);
     for (size_t i = 0; i < put->n_labels; i++) {
         if (labels[i].name.n == 0)
@@ -404,7 +404,7 @@ void store_warn(struct store_answer *answer, const char *format, ...)
 static int check_select(const struct store_select *select, bool typed, struct err *e)
 {
     struct type_id id;
-    if (!is_tenant(select->tenant))
+    if (!store_is_tenant(select->tenant))
         return bad_tenant(select->tenant, e);
     if ((typed || select->type.n) && !type_id_parse(select->type, &id)) {
         err_set(e, "invalid profile type \"%.*s\"; expected name:type:unit:period_type:period_unit",
@@ -455,7 +455,7 @@ int store_stats(struct store *s, struct str tenant, struct budget *budget,
                 struct store_stats *stats, struct err *e)
 {
     *stats = (struct store_stats){0};
-    if (tenant.n && !is_tenant(tenant))
+    if (tenant.n && !store_is_tenant(tenant))
         return bad_tenant(tenant, e);
     return s->driver->stats(s->state, tenant, budget, stats, e);
 }
@@ -488,8 +488,9 @@ int64_t store_time(const struct store *s)
 int store_delete_service(struct store *s, struct str tenant, struct str service,
                          struct budget *budget, uint64_t *n, struct err *e)
 {
-    return is_tenant(tenant) ? s->driver->delete_service(s->state, tenant, service, budget, n, e)
-                             : bad_tenant(tenant, e);
+    return store_is_tenant(tenant)
+               ? s->driver->delete_service(s->state, tenant, service, budget, n, e)
+               : bad_tenant(tenant, e);
 }
 
 int store_backup(struct store *s, const char *to, struct err *e)
@@ -512,7 +513,7 @@ int store_unnamed(struct store *s, struct str tenant, struct str build_id, int64
                   int64_t end, struct arena *arena, struct store_address **addresses, size_t *n,
                   struct err *e)
 {
-    return is_tenant(tenant)
+    return store_is_tenant(tenant)
                ? s->driver->unnamed(s->state, tenant, build_id, start, end, arena, addresses, n, e)
                : bad_tenant(tenant, e);
 }
@@ -520,8 +521,8 @@ int store_unnamed(struct store *s, struct str tenant, struct str build_id, int64
 int store_name(struct store *s, struct str tenant, const struct store_name *names, size_t n,
                struct err *e)
 {
-    return is_tenant(tenant) ? s->driver->name(s->state, tenant, names, n, e)
-                             : bad_tenant(tenant, e);
+    return store_is_tenant(tenant) ? s->driver->name(s->state, tenant, names, n, e)
+                                   : bad_tenant(tenant, e);
 }
 
 // Fallback for drivers without forget_names: gives every address of the build id a name without
@@ -549,7 +550,7 @@ static int replace_names(struct store *s, struct str tenant, struct str build_id
 
 int store_forget_names(struct store *s, struct str tenant, struct str build_id, struct err *e)
 {
-    if (!is_tenant(tenant))
+    if (!store_is_tenant(tenant))
         return bad_tenant(tenant, e);
     if (s->driver->forget_names)
         return s->driver->forget_names(s->state, tenant, build_id, e);

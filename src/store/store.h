@@ -67,6 +67,9 @@ struct store *store_open(const char *where, const struct store_options *options,
 // Commits all submitted puts, then closes. No other call may be running.
 void store_close(struct store *store);
 
+// `[A-Za-z0-9!._*'()-]{1,150}` and not `.` or `..`.
+bool store_is_tenant(struct str tenant);
+
 // --- writing ---
 
 struct store_put {

@@ -71,6 +71,7 @@ def backup(kiln, s, folder):
     check('nothing half is left', not os.path.exists(to + '.partial'), os.listdir(folder))
     r = run(kiln, 'server', 'check', '--data', to)
     check('the backup is whole', r.returncode == 0 and ' 3 days' in r.stdout, r)
+    same('other users of the machine can read nothing', modes(data, to), [])
     # The backup as a server's data.
     with temporary() as other:
         shutil.copytree(to, os.path.join(other, 'data'))
@@ -102,6 +103,12 @@ def tree(folder):
             with open(os.path.join(where, name), 'rb') as file:
                 found[os.path.relpath(os.path.join(where, name), folder)] = file.read()
     return found
+
+
+def modes(*folders):
+    """Paths that others may read."""
+    return [path for folder in folders for where, folders, names in os.walk(folder)
+            for path in [where, *(os.path.join(where, n) for n in names)] if path != folder and os.lstat(path).st_mode & 0o7]
 
 
 def other_disk(kiln, s, folder):

@@ -148,6 +148,27 @@ def quadratic_pack(ctx):
         ctx.check('in reasonable time', took < 2.5, f'{took:.1f} s of CPU')
 
 
+@scenario('quadratic types')
+def many_types(ctx):
+    """A profile of many types beside a list of many types: each is not looked up in the list."""
+    def body(types):
+        strings = [b'', b'samples', b'count', b'cpu', b'nanoseconds'] + [b'type%d' % i for i in range(types)]
+        sent = b''.join([*(field(1, message((1, 5 + i), (2, 2))) for i in range(types)), field(2, packed(2, [1] * types)), *(field(6, s) for s in strings)])
+        listed = json.dumps({'t%d' % i: {} for i in range(100000)}).encode()
+        return b''.join(b'--B\r\nContent-Disposition: form-data; name="%s"; filename="x"\r\n\r\n%s\r\n' % part
+                        for part in ((b'profile', sent), (b'sample_type_config', listed))) + b'--B--\r\n'
+    with Crowd(ctx) as c:
+        def cost(types):
+            before = c.server.cpu()
+            answer = c.server.post('/ingest?name=v', body(types), {**bearer(BAD), 'Content-Type': 'multipart/form-data; boundary=B'})
+            return c.server.cpu() - before, answer
+        ordinary, _ = cost(10)
+        with c.attack('many types', least=1):
+            took, answer = cost(20000)
+        ctx.check('refused', answer[0] in (400, 422), answer)
+        ctx.check('costs no more than a few', took <= 5 * ordinary + 0.5, f'{took:.2f} s of CPU, a few types {ordinary:.2f} s')
+
+
 @scenario(10)
 def many_days(ctx):
     """Profiles of thousands of days in one request open no thousand databases."""

@@ -349,6 +349,44 @@ def clock_ahead(ctx):
         ctx.same('and when the clock is right again', s.total('x', h, span=30 * 86400), want + 5 * 10**7)
 
 
+@scenario('odd files', measures=False, embedded=True)
+def odd_files(ctx):
+    """A pipe, a device and a directory instead of days, and files that are no tenants: nothing waits for them."""
+    with Crowd(ctx, clients=False) as c:
+        s, h, now = c.server, bearer(GOOD), time.time()
+        for d in range(4):
+            s.push([(labels_of('v'), cpu_profile({('main', 'f'): 5}, now - d * 86400))], headers=h)
+        s.end()
+        data = f'{c.folder.name}/data'
+        folder = f'{data}/tenants/good'
+        days = sorted(f for f in os.listdir(folder) if f.startswith('2') and f.endswith('.db'))
+        for name in days[:3]:
+            os.rename(f'{folder}/{name}', f'{data}/{name}')
+        os.mkfifo(f'{folder}/{days[0]}')
+        os.symlink('/dev/zero', f'{folder}/{days[1]}')
+        os.mkdir(f'{folder}/{days[2]}')
+        os.mkfifo(f'{data}/tenants/pipe')
+        with open(f'{data}/tenants/.notes', 'w') as file:
+            file.write('a file')
+
+        def run(*words):
+            try:
+                return subprocess.run([ctx.kiln, 'server', *words], capture_output=True, text=True, timeout=60)
+            except subprocess.TimeoutExpired as late:
+                return late
+        r = run('check', '--data', data)
+        ctx.check('check: all three days are told', str(r.stdout).count('not a regular file') == 3, r)
+        s.start()
+        ctx.same('the day that is left', s.total('v', h, span=10 * 86400), 5 * 10**7)
+        r = run('backup', '--data', data, f'{c.folder.name}/copy')
+        ctx.check('backup: the day that is left', getattr(r, 'returncode', None) == 1 and
+                  [f for f in os.listdir(f'{c.folder.name}/copy/tenants/good') if f.endswith('.db')] == days[3:], r)
+        for d in range(4):
+            status, answer = s.post(PUSH, push_body(labels_of('v'), cpu_profile({('main', 'f'): 5}, now - d * 86400)), {**PROTO, **h})
+            ctx.check(f'a push {d} days ago', status == 200, (status, answer[:200]))
+        ctx.same('what was pushed', s.total('v', h, span=10 * 86400), 25 * 10**7)
+
+
 @scenario(16, measures=False, waits=True, embedded=True)
 def other_formats(ctx):
     """A day of a format that this server does not know: the other days are served, closed and backed up."""
