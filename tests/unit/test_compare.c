@@ -19,11 +19,13 @@ struct simulation {
     size_t rows, profiles[2];
     double events;   // per profile
     double weight;   // of an event
+    double coarser;  // how much more an event of the comparison weighs
     double scale;    // of the comparison
     double cv;       // of rows between profiles
     size_t noisy;    // rows at the start that vary more
     double noisy_cv; // so much
     double load;     // the same of whole profiles
+    double longer;   // each profile than the one before; of the comparison, the one after
     bool absolute;
     double share, effect; // of the row that changes
     int pairs;
@@ -53,16 +55,20 @@ static struct stats_cell *draw(const struct simulation *s)
     struct stats_cell *cells = calloc(s->rows * k, sizeof *cells);
     double *shares = calloc(s->rows, sizeof *shares), *loads = calloc(k, sizeof *loads);
     draw_shares(s, shares);
-    for (size_t j = 0; j < k; j++)
-        loads[j] = spread_by(s->load) * (j < s->profiles[0] ? 1 : s->scale);
+    for (size_t j = 0; j < k; j++) {
+        double length = j < s->profiles[0] ? (double)j : (double)(k - 1 - j);
+        loads[j] = spread_by(s->load) * pow(s->longer, length) *
+                   (j < s->profiles[0] ? 1 : s->scale / s->coarser);
+    }
     for (size_t i = 0; i < s->rows; i++)
         for (size_t j = 0; j < k; j++) {
             double mean =
                 s->events * shares[i] * loads[j] * spread_by(i < s->noisy ? s->noisy_cv : s->cv);
             if (i == 0 && j >= s->profiles[0])
                 mean *= 1 + s->effect;
-            double value = poisson(mean) * s->weight;
-            cells[i * k + j] = (struct stats_cell){value, value * s->weight};
+            double weight = s->weight * (j < s->profiles[0] ? 1 : s->coarser);
+            double value = poisson(mean) * weight;
+            cells[i * k + j] = (struct stats_cell){value, value * weight};
         }
     free(shares);
     free(loads);
@@ -95,6 +101,8 @@ static struct outcome simulate(struct simulation s)
     size_t k = s.profiles[0] + s.profiles[1];
     s.weight = s.weight > 0 ? s.weight : 1;
     s.scale = s.scale > 0 ? s.scale : 1;
+    s.coarser = s.coarser > 0 ? s.coarser : 1;
+    s.longer = s.longer > 0 ? s.longer : 1;
     for (int pair = 0; pair < s.pairs; pair++) {
         struct arena *arena = arena_new((size_t)1 << 30);
         struct stats_cell *cells = draw(&s);
@@ -180,6 +188,48 @@ static void several_profiles_per_side(void **state)
                             .cv = 0.1,
                             .load = 0.5,
                             .pairs = 60};
+    assert_quiet(s);
+}
+
+// One side has ten times the frequency: what it alone has seen is rare, not new.
+static void other_frequencies(void **state)
+{
+    struct simulation s = {
+        .rows = 73, .profiles = {1, 1}, .events = 1000, .coarser = 0.1, .pairs = 150};
+    assert_quiet(s);
+    s.events = 1e4;
+    s.coarser = 10;
+    assert_quiet(s);
+    s.profiles[0] = s.profiles[1] = 3;
+    s.cv = 0.03;
+    assert_quiet(s);
+}
+
+// The longest profile is most of its side, and the sum of the side follows it.
+static void other_lengths(void **state)
+{
+    struct simulation s = {
+        .rows = 73, .profiles = {6, 6}, .events = 500, .longer = 3, .cv = 0.05, .pairs = 150};
+    assert_quiet(s);
+    s.longer = 1.5;
+    s.cv = 0.1;
+    assert_quiet(s);
+    s.profiles[1] = 2;
+    s.longer = 5;
+    assert_quiet(s);
+}
+
+// Of twenty events, most rows have none, and those that have one have too many.
+static void few_events_against_many(void **state)
+{
+    struct simulation s = {
+        .rows = 200, .profiles = {1, 1}, .events = 20, .scale = 1000, .pairs = 150};
+    assert_quiet(s);
+    s.events = 200;
+    s.scale = 100;
+    assert_quiet(s);
+    s.events = 20000;
+    s.scale = 0.001;
     assert_quiet(s);
 }
 
@@ -383,6 +433,9 @@ int main(void)
         cmocka_unit_test(one_profile_per_side),
         cmocka_unit_test(other_loads_and_machines),
         cmocka_unit_test(several_profiles_per_side),
+        cmocka_unit_test(other_frequencies),
+        cmocka_unit_test(other_lengths),
+        cmocka_unit_test(few_events_against_many),
         cmocka_unit_test(absolute_rows),
         cmocka_unit_test(few_noisy_rows),
         cmocka_unit_test(exact_values),
