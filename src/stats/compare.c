@@ -82,6 +82,18 @@ static double profile_distance(const struct summary *s, double scale)
     return n > 0 ? off * off / (n * e.share * (1 - e.share)) : 0;
 }
 
+// The same by the likelihood, which holds for few events, too: one where a tenth was expected is
+// nothing unusual.
+static double likelihood_distance(const struct summary *s, double scale)
+{
+    struct scaled e = scale_events(s, scale);
+    double sum = 0;
+    for (int side = 0; side < 2; side++)
+        if (e.events[side] > 0 && e.expected[side] > 0)
+            sum += 2 * e.events[side] * log(e.events[side] / e.expected[side]);
+    return sum;
+}
+
 static double effective_events(const struct summary *s)
 {
     struct scaled e = scale_events(s, 1);
@@ -181,7 +193,7 @@ static bool refine_scale(const struct fitting *f)
         for (size_t i = 0; i < f->n; i++) {
             const struct summary *part = &f->parts[i];
             double dispersed = profile_spread(fit, part);
-            if (profile_distance(part, fit->scale) >
+            if (likelihood_distance(part, fit->scale) >
                 9 * (1 + fit->robust_dispersion * profile_leverage(part, fit->scale)))
                 continue;
             struct scaled e = scale_events(part, fit->scale);

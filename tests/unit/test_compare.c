@@ -34,6 +34,7 @@ struct simulation {
 struct outcome {
     double any;    // share of pairs with a false mark
     double marked; // share of rows falsely marked
+    double total;  // share of pairs whose total is not what the scale makes of it
     double power, best;
 };
 
@@ -94,6 +95,18 @@ enum { PAIRS_PART = 20 };
 enum { PAIRS_PART = 1 };
 #endif
 
+static bool differs_from_scale(const struct stats_fit *fit, const struct stats_cell *cells,
+                               size_t rows)
+{
+    size_t k = fit->n_profiles[0] + fit->n_profiles[1];
+    struct stats_cell all[64] = {{0}};
+    for (size_t i = 0; i < rows * k; i++) {
+        all[i % k].value += cells[i].value;
+        all[i % k].variance += cells[i].variance;
+    }
+    return stats_test(fit, all).p < 0.01;
+}
+
 static struct outcome simulate(struct simulation s)
 {
     struct outcome o = {0};
@@ -120,6 +133,7 @@ static struct outcome simulate(struct simulation s)
         for (size_t i = 0; i < s.rows; i++)
             wrong += p[i] <= 0.05 && !(i == 0 && s.effect != 0);
         o.any += wrong > 0;
+        o.total += differs_from_scale(&fit, cells, s.rows);
         o.marked += (double)wrong / (double)s.rows;
         o.power += s.effect != 0 && p[0] <= 0.05;
         free(p);
@@ -127,6 +141,7 @@ static struct outcome simulate(struct simulation s)
         arena_free(arena);
     }
     o.any /= s.pairs;
+    o.total /= s.pairs;
     o.marked /= s.pairs;
     o.power /= s.pairs;
     o.best = s.effect != 0 ? best_power(&s) : 0;
@@ -146,6 +161,8 @@ static void assert_quiet(struct simulation s)
         return;
     if (o.any > 0.1 + error || o.marked > fmax(0.005, 0.1 / (double)s.rows))
         fail_msg("false marks in %.3f of pairs, of %.4f %% of rows", o.any, 100 * o.marked);
+    if (!s.absolute && o.total > 0.02)
+        fail_msg("the total differs from the scale in %.3f of pairs", o.total);
 }
 
 static void one_profile_per_side(void **state)
