@@ -143,7 +143,8 @@ static int by_events(const void *a, const void *b)
 }
 
 // The candidate that most rows agree with. Equal profiles (1), equal time (the totals), and the
-// rows' own ratios are tried in this order; a later one must be clearly better.
+// rows' own ratios are tried in this order; a later one must be clearly better. That a row agrees
+// with its own ratio says nothing: of two functions the larger one would never have changed.
 static double choose_scale(const struct fitting *f, const struct summary *largest, size_t n)
 {
     double best = 1, best_agreement = measure_agreement(f, 1) * 1.1;
@@ -151,7 +152,8 @@ static double choose_scale(const struct fitting *f, const struct summary *larges
         const struct stats_fit *fit = f->fit;
         double scale = i == 0 ? ratio_of(fit->totals[0], fit->totals[1])
                               : ratio_of(largest[i - 1].value[0], largest[i - 1].value[1]);
-        double found = scale > 0 ? measure_agreement(f, scale) : 0;
+        double own = i > 0 && effective_events(&largest[i - 1]) >= MIN_EVENTS / 2;
+        double found = scale > 0 ? measure_agreement(f, scale) - own : 0;
         if (found > best_agreement) {
             best = scale;
             best_agreement = i == 0 ? found * 1.1 : found;

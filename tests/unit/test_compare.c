@@ -385,6 +385,30 @@ static void power(void **state)
     }
 }
 
+// Of two functions one grows, and with it the program: it is found, not the other one.
+static void one_of_two(void **state)
+{
+    enum { PAIRS = 200 };
+    int found = 0, wrong = 0;
+    for (int pair = 0; pair < PAIRS; pair++) {
+        struct arena *arena = arena_new(1 << 20);
+        struct stats_cell cells[24];
+        for (int i = 0; i < 24; i++) {
+            double value = 4 * poisson(i >= 6 && i < 12 ? 60 : 14);
+            cells[i] = (struct stats_cell){value, 4 * value};
+        }
+        struct stats_rows rows = {.n = 2, .n_profiles = {6, 6}, .cells = cells};
+        struct stats_fit fit;
+        stats_fit(&rows, arena, &fit);
+        found += stats_test(&fit, cells).p < 0.01;
+        wrong += stats_test(&fit, cells + 12).p < 0.01;
+        arena_free(arena);
+    }
+    printf("one of two functions: found in %d of %d pairs, the other one in %d\n", found, PAIRS,
+           wrong);
+    assert_true(found > 0.95 * PAIRS && wrong < 0.05 * PAIRS);
+}
+
 // A row that comes and goes is not marked, though all others hardly vary.
 static void one_row_varies(void **state)
 {
@@ -459,6 +483,7 @@ int main(void)
         cmocka_unit_test(unequal_sides),
         cmocka_unit_test(enough_profiles),
         cmocka_unit_test(power),
+        cmocka_unit_test(one_of_two),
         cmocka_unit_test(one_row_varies),
         cmocka_unit_test(nothing_to_compare),
     };
