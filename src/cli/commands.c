@@ -439,6 +439,25 @@ static int expand_pattern(const char *argument, glob_t *files, struct err *e)
     return result ? err_set(e, "cannot expand %s: out of memory or not readable", argument) : 0;
 }
 
+// Whether both are of the same moment and have the same samples: a copy, or a link such as
+// latest.pb.gz. Without times, exact counts of two runs may be equal.
+static bool is_same_recording(const struct model_profile *a, const struct model_profile *b)
+{
+    return a->time_nanos && a->time_nanos == b->time_nanos &&
+           a->duration_nanos == b->duration_nanos && a->n_types == b->n_types &&
+           a->n_samples == b->n_samples &&
+           memcmp(a->values, b->values, a->n_samples * a->n_types * sizeof *a->values) == 0;
+}
+
+static bool is_repeated(const struct diff_sides *sides, int side, const struct model_profile *p)
+{
+    size_t first = side ? sides->n[0] : 0;
+    for (size_t i = first; i < first + sides->n[side]; i++)
+        if (is_same_recording(sides->profiles[i], p))
+            return true;
+    return false;
+}
+
 // Adds the profiles of one argument to a side.
 static int load_argument(struct call *call, const char *argument, struct diff_sides *sides,
                          int side, struct err *e)
@@ -458,7 +477,11 @@ static int load_argument(struct call *call, const char *argument, struct diff_si
             result = -1;
             break;
         }
-        diff_add_profile(sides, side, p, call->arena);
+        if (is_repeated(sides, side, p))
+            call_note(
+                arena_printf(call->arena, "%s: same recording as another profile; ignored", name));
+        else
+            diff_add_profile(sides, side, p, call->arena);
     }
     globfree(&files);
     call->arguments = arguments;

@@ -23,6 +23,7 @@ enum {
 // A row summed over the profiles of each side.
 struct summary {
     double value[2], variance[2], squares[2];
+    double weight[2]; // of one event; both 0: there are none
 };
 
 static struct summary summarize_cells(const struct stats_fit *fit, const struct stats_cell *cells)
@@ -34,17 +35,19 @@ static struct summary summarize_cells(const struct stats_fit *fit, const struct 
             s.variance[side] += cells->variance;
             s.squares[side] += cells->value * cells->value;
         }
+    for (int side = 0; side < 2; side++)
+        s.weight[side] = s.value[side] > 0 ? fmax(s.variance[side] / s.value[side], 0) : 0;
     return s;
 }
 
-// The weight of one event; a side without events is assumed to be sampled like the other.
-static void event_weights(const struct summary *s, double weight[2])
+// A side without events of the row is assumed to be sampled like the other, but for what other rows
+// say about the weights of both sides: their periods may differ.
+static void assume_weights(const struct stats_fit *fit, struct summary *s)
 {
-    for (int side = 0; side < 2; side++)
-        weight[side] = s->value[side] > 0 ? s->variance[side] / s->value[side] : 0;
-    for (int side = 0; side < 2; side++)
-        if (!(weight[side] > 0))
-            weight[side] = weight[!side];
+    if (!(s->weight[0] > 0))
+        s->weight[0] = s->weight[1] / fit->weight_ratio;
+    else if (!(s->weight[1] > 0))
+        s->weight[1] = s->weight[0] * fit->weight_ratio;
 }
 
 // --- one row against a scale ---
@@ -57,9 +60,8 @@ struct scaled {
 
 static struct scaled scale_events(const struct summary *s, double scale)
 {
-    double weight[2];
+    const double *weight = s->weight;
     struct scaled e = {0};
-    event_weights(s, weight);
     if (!(weight[0] > 0))
         return e;
     for (int side = 0; side < 2; side++)
@@ -78,6 +80,18 @@ static double profile_distance(const struct summary *s, double scale)
     struct scaled e = scale_events(s, scale);
     double n = e.events[0] + e.events[1], off = e.events[1] - e.expected[1];
     return n > 0 ? off * off / (n * e.share * (1 - e.share)) : 0;
+}
+
+// The same by the likelihood, which holds for few events, too: one where a tenth was expected is
+// nothing unusual.
+static double likelihood_distance(const struct summary *s, double scale)
+{
+    struct scaled e = scale_events(s, scale);
+    double sum = 0;
+    for (int side = 0; side < 2; side++)
+        if (e.events[side] > 0 && e.expected[side] > 0)
+            sum += 2 * e.events[side] * log(e.events[side] / e.expected[side]);
+    return sum;
 }
 
 static double effective_events(const struct summary *s)
@@ -129,7 +143,8 @@ static int by_events(const void *a, const void *b)
 }
 
 // The candidate that most rows agree with. Equal profiles (1), equal time (the totals), and the
-// rows' own ratios are tried in this order; a later one must be clearly better.
+// rows' own ratios are tried in this order; a later one must be clearly better. That a row agrees
+// with its own ratio says nothing: of two functions the larger one would never have changed.
 static double choose_scale(const struct fitting *f, const struct summary *largest, size_t n)
 {
     double best = 1, best_agreement = measure_agreement(f, 1) * 1.1;
@@ -137,7 +152,8 @@ static double choose_scale(const struct fitting *f, const struct summary *larges
         const struct stats_fit *fit = f->fit;
         double scale = i == 0 ? ratio_of(fit->totals[0], fit->totals[1])
                               : ratio_of(largest[i - 1].value[0], largest[i - 1].value[1]);
-        double found = scale > 0 ? measure_agreement(f, scale) : 0;
+        double own = i > 0 && effective_events(&largest[i - 1]) >= MIN_EVENTS / 2;
+        double found = scale > 0 ? measure_agreement(f, scale) - own : 0;
         if (found > best_agreement) {
             best = scale;
             best_agreement = i == 0 ? found * 1.1 : found;
@@ -179,7 +195,7 @@ static bool refine_scale(const struct fitting *f)
         for (size_t i = 0; i < f->n; i++) {
             const struct summary *part = &f->parts[i];
             double dispersed = profile_spread(fit, part);
-            if (profile_distance(part, fit->scale) >
+            if (likelihood_distance(part, fit->scale) >
                 9 * (1 + fit->robust_dispersion * profile_leverage(part, fit->scale)))
                 continue;
             struct scaled e = scale_events(part, fit->scale);
@@ -200,35 +216,35 @@ static bool refine_scale(const struct fitting *f)
 
 // --- dispersion ---
 
-// What a row says about the dispersion: a sum of squares in sampling variances, which is
-// chi-squared with `freedom` degrees if the dispersion is 0.
+// What a row says about the dispersion: a mean square in sampling variances, which is 1 on average
+// if the dispersion is 0.
 struct evidence {
-    double squares, leverage;
+    double square, leverage;
 };
 
 // Of a chi-squared X with d degrees of freedom: E[min(X / d, BOUND)] of what is not left out as an
 // outlier, and the median of X / d.
-static double bounded_mean(size_t freedom)
+static double bounded_mean(double freedom)
 {
     static const double means[] = {1, 0.8818, 0.9817, 0.9947};
-    return freedom < sizeof means / sizeof *means ? means[freedom] : 1;
+    return freedom < sizeof means / sizeof *means ? means[(size_t)freedom] : 1;
 }
 
-static double median_of(size_t freedom)
+static double median_of(double freedom)
 {
-    double root = 1 - 2 / (9 * (double)freedom);
-    return freedom == 1 ? 0.4549 : root * root * root;
+    double root = 1 - 2 / (9 * freedom);
+    return freedom <= 1 ? 0.4549 : root * root * root;
 }
 
 struct evidence_rows {
     struct evidence *items;
-    size_t n, freedom;
+    size_t n;
+    double freedom;
 };
 
 static double scaled_squares(const struct evidence_rows *rows, size_t i, double dispersion)
 {
-    return rows->items[i].squares / (double)rows->freedom /
-           (1 + dispersion * rows->items[i].leverage);
+    return rows->items[i].square / (1 + dispersion * rows->items[i].leverage);
 }
 
 // How much a row says about the dispersion, next to nothing if sampling is most of its variance.
@@ -280,48 +296,83 @@ static double solve_dispersion(const struct evidence_rows *rows,
 // *first: one that changed rows have less to do with.
 static double estimate_dispersion(struct evidence_rows *rows, double *first)
 {
-    double d = (double)rows->freedom;
     *first = solve_dispersion(rows, median_excess);
     size_t n = 0;
     // Three standard deviations of a chi-squared variable; 2.5 of a normal one with one degree.
-    double limit = rows->freedom == 1 ? 6.25 : d + 3 * sqrt(2 * d);
+    double limit = rows->freedom <= 1 ? 6.25 : 1 + 3 * sqrt(2 / rows->freedom);
     for (size_t i = 0; i < rows->n; i++)
-        if (rows->items[i].squares <= limit * (1 + *first * rows->items[i].leverage))
+        if (scaled_squares(rows, i, *first) <= limit)
             rows->items[n++] = rows->items[i];
     rows->n = n;
     return solve_dispersion(rows, mean_excess);
 }
 
-// The sum of squared differences between the profiles of each side, in sampling variances. Every
-// profile is expected to have the row's share of its own total.
-static double residual_squares(const struct stats_fit *fit, const struct stats_cell *cells,
-                               const struct summary *s)
+// The differences between the profiles of one side.
+struct residuals {
+    double squares;  // their sum, in sampling variances
+    double freedom;  // what their sum is expected to be without dispersion
+    double leverage; // how much a squared coefficient of variation of 1 adds to it / freedom
+};
+
+// Every profile is expected to have the row's share of its own total. The profile that has most of
+// a side also has most of its sum, so that little is left of its own deviation.
+static struct residuals row_residuals(const struct stats_fit *fit, const struct stats_cell *cells,
+                                      const struct summary *s)
 {
-    double weight[2], sum = 0;
+    struct residuals r = {0};
     const double *total = fit->profile_totals;
-    event_weights(s, weight);
     for (int side = 0; side < 2; side++) {
         double share = fit->totals[side] > 0 ? s->value[side] / fit->totals[side] : 0;
+        double weight = s->weight[side];
         for (size_t i = 0; i < fit->n_profiles[side]; i++, cells++, total++) {
             double expected = share * *total, off = cells->value - expected;
             // The total contains the row: the difference varies by (1 - share) less.
             if (expected > 0 && share < 1)
-                sum += off * off / (expected * weight[side] * (1 - share));
+                r.squares += off * off / (expected * weight * (1 - share));
         }
+        if (!(s->value[side] > 0) || fit->n_profiles[side] < 2)
+            continue;
+        r.freedom += (double)fit->n_profiles[side] - 1;
+        r.leverage += s->value[side] / weight * (1 - fit->concentration[side]);
     }
-    return sum;
+    r.leverage = r.freedom > 0 ? r.leverage / r.freedom : 0;
+    return r;
+}
+
+// The degrees of freedom of the residuals, of which profiles with little of a side have next to
+// none if most of the variance is dispersion (Satterthwaite).
+static double residual_freedom(const struct stats_fit *fit, const struct summary *s,
+                               double dispersion)
+{
+    const double *total = fit->profile_totals;
+    double mean = 0, variance = 0;
+    for (int side = 0; side < 2; side++) {
+        double sum = 0, weighted = 0, all = fit->totals[side];
+        if (!(s->value[side] > 0) || fit->n_profiles[side] < 2) {
+            total += fit->n_profiles[side];
+            continue;
+        }
+        for (size_t i = 0; i < fit->n_profiles[side]; i++, total++) {
+            double part = *total / all;
+            double v = 1 + dispersion * s->value[side] / s->weight[side] * part;
+            sum += v * part;
+            weighted += v * v * (1 - 2 * part);
+            mean += v * (1 - part);
+        }
+        variance += weighted + sum * sum;
+    }
+    return variance > 0 ? mean * mean / variance : 0;
 }
 
 // How much single rows deviate from the common dispersion, as degrees of freedom that the common
 // value is worth (Smyth 2004: moments of the logarithm).
-static double prior_freedom(const struct evidence *rows, size_t n, size_t freedom,
-                            double dispersion)
+static double prior_freedom(const struct evidence *rows, size_t n, double d, double dispersion)
 {
-    double d = (double)freedom, center = stats_digamma(d / 2) - log(d / 2);
+    double center = stats_digamma(d / 2) - log(d / 2);
     double limit = 4 * sqrt(stats_trigamma(d / 2)), sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++) {
         double variance = 1 + dispersion * rows[i].leverage;
-        double e = log(fmax(rows[i].squares / d / variance, 1e-12)) - center;
+        double e = log(fmax(rows[i].square / variance, 1e-12)) - center;
         e = fmax(fmin(e, limit), -limit);
         sum += e;
         squares += e * e;
@@ -331,23 +382,34 @@ static double prior_freedom(const struct evidence *rows, size_t n, size_t freedo
     return 2 * stats_trigamma_inverse(inverse);
 }
 
+// The degrees of freedom of residuals that are dispersion only.
+static double long_run_freedom(const struct stats_fit *fit)
+{
+    const double very_large = 1e12;
+    struct summary all = {.value = {1, 1}, .weight = {1, 1}};
+    return fmax(residual_freedom(fit, &all, very_large), 1);
+}
+
 static void fit_dispersion(const struct fitting *f, const struct stats_rows *rows,
                            struct arena *arena)
 {
     struct stats_fit *fit = f->fit;
     size_t k = fit->n_profiles[0] + fit->n_profiles[1], n = 0;
-    size_t freedom = fit->residual_freedom ? fit->residual_freedom : 1;
+    double freedom = fit->residual_freedom ? long_run_freedom(fit) : 1;
     double least = fit->residual_freedom ? 3 * (double)k : MIN_EVENTS;
     struct evidence *evidence = arena_array(arena, f->n + 1, sizeof *evidence);
     for (size_t i = 0; i < f->n; i++) {
         const struct summary *part = &f->parts[i];
         if (effective_events(part) < least)
             continue;
-        evidence[n++] = (struct evidence){
-            .squares = fit->residual_freedom ? residual_squares(fit, rows->cells + i * k, part)
-                                             : profile_distance(part, fit->scale),
-            .leverage = profile_leverage(part, fit->scale),
-        };
+        if (!fit->residual_freedom) {
+            evidence[n++] = (struct evidence){profile_distance(part, fit->scale),
+                                              profile_leverage(part, fit->scale)};
+            continue;
+        }
+        struct residuals r = row_residuals(fit, rows->cells + i * k, part);
+        if (r.freedom > 0)
+            evidence[n++] = (struct evidence){r.squares / r.freedom, r.leverage};
     }
     fit->information = 0;
     fit->sampling_only = !fit->residual_freedom && n < MIN_ROWS;
@@ -364,6 +426,34 @@ static void fit_dispersion(const struct fitting *f, const struct stats_rows *row
         fit->freedom = (double)n;
     else
         fit->freedom = n < MIN_ROWS ? 4 : prior_freedom(evidence, n, freedom, fit->dispersion);
+}
+
+static void measure_concentration(struct stats_fit *fit)
+{
+    const double *total = fit->profile_totals;
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < fit->n_profiles[side]; i++, total++)
+            if (fit->totals[side] > 0)
+                fit->concentration[side] += pow(*total / fit->totals[side], 2);
+}
+
+// Of rows with events on both sides, as long as there are any.
+static double median_weight_ratio(const struct summary *parts, size_t n, struct arena *arena)
+{
+    double *ratios = arena_array(arena, n + 1, sizeof *ratios), sum[2][2] = {{0}};
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct summary *s = &parts[i];
+        if (s->weight[0] > 0 && s->weight[1] > 0)
+            ratios[k++] = s->weight[1] / s->weight[0];
+        for (int side = 0; side < 2; side++) {
+            sum[side][0] += s->value[side];
+            sum[side][1] += s->variance[side];
+        }
+    }
+    double ratio = k ? stats_median(ratios, k)
+                     : ratio_of(ratio_of(sum[0][0], sum[0][1]), ratio_of(sum[1][0], sum[1][1]));
+    return ratio > 0 && isfinite(ratio) ? ratio : 1;
 }
 
 static void fit_absolute(struct stats_fit *fit)
@@ -393,6 +483,10 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
         for (size_t j = 0; j < k; j++)
             fit->profile_totals[j] += cells[j].value;
     }
+    fit->weight_ratio = median_weight_ratio(parts, rows->n, arena);
+    for (size_t i = 0; i < rows->n; i++)
+        assume_weights(fit, &parts[i]);
+    measure_concentration(fit);
     // A single row has no rest to be compared with.
     if (rows->absolute || rows->n < 2) {
         fit_absolute(fit);
@@ -438,7 +532,7 @@ static struct row_noise row_noise(const struct stats_fit *fit, const struct stat
                                   const struct summary *s)
 {
     const double most = 1e4, unlikely = 0.1;
-    double common = profile_spread(fit, s), d = (double)fit->residual_freedom;
+    double common = profile_spread(fit, s);
     if (fit->absolute)
         return (struct row_noise){1, fit->row_freedom};
     if (!fit->residual_freedom) {
@@ -447,9 +541,18 @@ static struct row_noise row_noise(const struct stats_fit *fit, const struct stat
         return (struct row_noise){
             common, is_known ? fit->row_freedom : fmax(fit->information / (r * r), LEAST_FREEDOM)};
     }
-    double own = residual_squares(fit, cells, s), prior = fmin(fit->freedom, most);
-    prior *= fmin(stats_f_above(own / d / common, d, prior) / unlikely, 1);
-    return (struct row_noise){fmax((prior * common + own) / (prior + d), 1), prior + d};
+    struct residuals r = row_residuals(fit, cells, s);
+    double prior = fmin(fit->freedom, most), usual = 1 + fit->dispersion * r.leverage;
+    if (!(r.freedom > 0))
+        return (struct row_noise){common, prior};
+    double own = r.squares / r.freedom;
+    double dispersion = r.leverage > 0 ? fmax(own - 1, 0) / r.leverage : 0;
+    double d = residual_freedom(fit, s, fmax(dispersion, fit->dispersion));
+    prior *= fmin(stats_f_above(own / usual, d, prior) / unlikely, 1);
+    double spread = (prior * usual + d * own) / (prior + d) - 1;
+    // From what remains of the deviations after the sums are taken out to the deviations.
+    spread *= r.leverage > 0 ? profile_leverage(s, fit->scale) / r.leverage : 1;
+    return (struct row_noise){1 + fmax(spread, 0), prior + d};
 }
 
 // The variance of the mean of one side's profiles, from their differences or from sampling.
@@ -582,6 +685,7 @@ static double distribution_tail(const struct scaled *e, double shrink, double fr
 struct stats_change stats_test(const struct stats_fit *fit, const struct stats_cell *cells)
 {
     struct summary s = summarize_cells(fit, cells);
+    assume_weights(fit, &s);
     struct row_noise noise = row_noise(fit, cells, &s);
     double dispersed = noise.spread;
     struct stats_change change = fit->absolute ? stats_test_means(cells, fit->n_profiles)

@@ -35,8 +35,9 @@ struct stats_rows {
 struct stats_fit {
     size_t n_profiles[2];
     bool absolute;
-    double scale;     // of unchanged rows: sum of the comparison's values / the baseline's
-    double agreed[2]; // effective events of the rows that agree on the scale, by side
+    double scale;        // of unchanged rows: sum of the comparison's values / the baseline's
+    double agreed[2];    // effective events of the rows that agree on the scale, by side
+    double weight_ratio; // of an event of the comparison / of the baseline, in the same row
     // Variance between profiles beyond sampling, as a squared coefficient of variation.
     double dispersion;
     double robust_dispersion; // less precise; decides which rows changed
@@ -47,8 +48,10 @@ struct stats_fit {
     // One profile per side and too few rows to see how much they vary: sampling noise only.
     bool sampling_only;
     size_t residual_freedom; // from profiles of one side; 0 with one profile per side
-    double totals[2];        // of all rows
-    double *profile_totals;  // the same per profile
+    // The sum of the squared shares that the profiles have of a side: 1 if one has everything.
+    double concentration[2];
+    double totals[2];       // of all rows
+    double *profile_totals; // the same per profile
 };
 
 // The ratio between a profile of the comparison and one of the baseline that most rows agree on.

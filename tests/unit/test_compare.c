@@ -19,11 +19,13 @@ struct simulation {
     size_t rows, profiles[2];
     double events;   // per profile
     double weight;   // of an event
+    double coarser;  // how much more an event of the comparison weighs
     double scale;    // of the comparison
     double cv;       // of rows between profiles
     size_t noisy;    // rows at the start that vary more
     double noisy_cv; // so much
     double load;     // the same of whole profiles
+    double longer;   // each profile than the one before; of the comparison, the one after
     bool absolute;
     double share, effect; // of the row that changes
     int pairs;
@@ -32,6 +34,7 @@ struct simulation {
 struct outcome {
     double any;    // share of pairs with a false mark
     double marked; // share of rows falsely marked
+    double total;  // share of pairs whose total is not what the scale makes of it
     double power, best;
 };
 
@@ -53,16 +56,20 @@ static struct stats_cell *draw(const struct simulation *s)
     struct stats_cell *cells = calloc(s->rows * k, sizeof *cells);
     double *shares = calloc(s->rows, sizeof *shares), *loads = calloc(k, sizeof *loads);
     draw_shares(s, shares);
-    for (size_t j = 0; j < k; j++)
-        loads[j] = spread_by(s->load) * (j < s->profiles[0] ? 1 : s->scale);
+    for (size_t j = 0; j < k; j++) {
+        double length = j < s->profiles[0] ? (double)j : (double)(k - 1 - j);
+        loads[j] = spread_by(s->load) * pow(s->longer, length) *
+                   (j < s->profiles[0] ? 1 : s->scale / s->coarser);
+    }
     for (size_t i = 0; i < s->rows; i++)
         for (size_t j = 0; j < k; j++) {
             double mean =
                 s->events * shares[i] * loads[j] * spread_by(i < s->noisy ? s->noisy_cv : s->cv);
             if (i == 0 && j >= s->profiles[0])
                 mean *= 1 + s->effect;
-            double value = poisson(mean) * s->weight;
-            cells[i * k + j] = (struct stats_cell){value, value * s->weight};
+            double weight = s->weight * (j < s->profiles[0] ? 1 : s->coarser);
+            double value = poisson(mean) * weight;
+            cells[i * k + j] = (struct stats_cell){value, value * weight};
         }
     free(shares);
     free(loads);
@@ -88,6 +95,18 @@ enum { PAIRS_PART = 20 };
 enum { PAIRS_PART = 1 };
 #endif
 
+static bool differs_from_scale(const struct stats_fit *fit, const struct stats_cell *cells,
+                               size_t rows)
+{
+    size_t k = fit->n_profiles[0] + fit->n_profiles[1];
+    struct stats_cell all[64] = {{0}};
+    for (size_t i = 0; i < rows * k; i++) {
+        all[i % k].value += cells[i].value;
+        all[i % k].variance += cells[i].variance;
+    }
+    return stats_test(fit, all).p < 0.01;
+}
+
 static struct outcome simulate(struct simulation s)
 {
     struct outcome o = {0};
@@ -95,6 +114,8 @@ static struct outcome simulate(struct simulation s)
     size_t k = s.profiles[0] + s.profiles[1];
     s.weight = s.weight > 0 ? s.weight : 1;
     s.scale = s.scale > 0 ? s.scale : 1;
+    s.coarser = s.coarser > 0 ? s.coarser : 1;
+    s.longer = s.longer > 0 ? s.longer : 1;
     for (int pair = 0; pair < s.pairs; pair++) {
         struct arena *arena = arena_new((size_t)1 << 30);
         struct stats_cell *cells = draw(&s);
@@ -112,6 +133,7 @@ static struct outcome simulate(struct simulation s)
         for (size_t i = 0; i < s.rows; i++)
             wrong += p[i] <= 0.05 && !(i == 0 && s.effect != 0);
         o.any += wrong > 0;
+        o.total += differs_from_scale(&fit, cells, s.rows);
         o.marked += (double)wrong / (double)s.rows;
         o.power += s.effect != 0 && p[0] <= 0.05;
         free(p);
@@ -119,6 +141,7 @@ static struct outcome simulate(struct simulation s)
         arena_free(arena);
     }
     o.any /= s.pairs;
+    o.total /= s.pairs;
     o.marked /= s.pairs;
     o.power /= s.pairs;
     o.best = s.effect != 0 ? best_power(&s) : 0;
@@ -138,6 +161,8 @@ static void assert_quiet(struct simulation s)
         return;
     if (o.any > 0.1 + error || o.marked > fmax(0.005, 0.1 / (double)s.rows))
         fail_msg("false marks in %.3f of pairs, of %.4f %% of rows", o.any, 100 * o.marked);
+    if (!s.absolute && o.total > 0.02)
+        fail_msg("the total differs from the scale in %.3f of pairs", o.total);
 }
 
 static void one_profile_per_side(void **state)
@@ -180,6 +205,48 @@ static void several_profiles_per_side(void **state)
                             .cv = 0.1,
                             .load = 0.5,
                             .pairs = 60};
+    assert_quiet(s);
+}
+
+// One side has ten times the frequency: what it alone has seen is rare, not new.
+static void other_frequencies(void **state)
+{
+    struct simulation s = {
+        .rows = 73, .profiles = {1, 1}, .events = 1000, .coarser = 0.1, .pairs = 150};
+    assert_quiet(s);
+    s.events = 1e4;
+    s.coarser = 10;
+    assert_quiet(s);
+    s.profiles[0] = s.profiles[1] = 3;
+    s.cv = 0.03;
+    assert_quiet(s);
+}
+
+// The longest profile is most of its side, and the sum of the side follows it.
+static void other_lengths(void **state)
+{
+    struct simulation s = {
+        .rows = 73, .profiles = {6, 6}, .events = 500, .longer = 3, .cv = 0.05, .pairs = 150};
+    assert_quiet(s);
+    s.longer = 1.5;
+    s.cv = 0.1;
+    assert_quiet(s);
+    s.profiles[1] = 2;
+    s.longer = 5;
+    assert_quiet(s);
+}
+
+// Of twenty events, most rows have none, and those that have one have too many.
+static void few_events_against_many(void **state)
+{
+    struct simulation s = {
+        .rows = 200, .profiles = {1, 1}, .events = 20, .scale = 1000, .pairs = 150};
+    assert_quiet(s);
+    s.events = 200;
+    s.scale = 100;
+    assert_quiet(s);
+    s.events = 20000;
+    s.scale = 0.001;
     assert_quiet(s);
 }
 
@@ -318,6 +385,30 @@ static void power(void **state)
     }
 }
 
+// Of two functions one grows, and with it the program: it is found, not the other one.
+static void one_of_two(void **state)
+{
+    enum { PAIRS = 200 };
+    int found = 0, wrong = 0;
+    for (int pair = 0; pair < PAIRS; pair++) {
+        struct arena *arena = arena_new(1 << 20);
+        struct stats_cell cells[24];
+        for (int i = 0; i < 24; i++) {
+            double value = 4 * poisson(i >= 6 && i < 12 ? 60 : 14);
+            cells[i] = (struct stats_cell){value, 4 * value};
+        }
+        struct stats_rows rows = {.n = 2, .n_profiles = {6, 6}, .cells = cells};
+        struct stats_fit fit;
+        stats_fit(&rows, arena, &fit);
+        found += stats_test(&fit, cells).p < 0.01;
+        wrong += stats_test(&fit, cells + 12).p < 0.01;
+        arena_free(arena);
+    }
+    printf("one of two functions: found in %d of %d pairs, the other one in %d\n", found, PAIRS,
+           wrong);
+    assert_true(found > 0.95 * PAIRS && wrong < 0.05 * PAIRS);
+}
+
 // A row that comes and goes is not marked, though all others hardly vary.
 static void one_row_varies(void **state)
 {
@@ -383,12 +474,16 @@ int main(void)
         cmocka_unit_test(one_profile_per_side),
         cmocka_unit_test(other_loads_and_machines),
         cmocka_unit_test(several_profiles_per_side),
+        cmocka_unit_test(other_frequencies),
+        cmocka_unit_test(other_lengths),
+        cmocka_unit_test(few_events_against_many),
         cmocka_unit_test(absolute_rows),
         cmocka_unit_test(few_noisy_rows),
         cmocka_unit_test(exact_values),
         cmocka_unit_test(unequal_sides),
         cmocka_unit_test(enough_profiles),
         cmocka_unit_test(power),
+        cmocka_unit_test(one_of_two),
         cmocka_unit_test(one_row_varies),
         cmocka_unit_test(nothing_to_compare),
     };
