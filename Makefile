@@ -18,7 +18,7 @@ setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 # Leaves build/kiln.
 build:
 	$(call setup,build)
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) --prefix=$(PREFIX) --sysconfdir=$(SYSCONFDIR)
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) '--prefix=$(PREFIX)' '--sysconfdir=$(SYSCONFDIR)'
 	@ninja -C $(BUILD) --quiet
 
 # A server, a rideshare service in three regions and a load on it; see docs/tutorials/demo.md.
@@ -76,18 +76,19 @@ docs:
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' ':!tests/golden' | xargs clang-format -i
 
-# Changes the folders of an existing build if PREFIX or SYSCONFDIR differs.
-set_prefix = @meson configure $(BUILD) -Dprefix=$(PREFIX) -Dsysconfdir=$(SYSCONFDIR) >/dev/null && ninja -C $(BUILD) --quiet
+# Folders may have spaces, and DESTDIR may be relative. Files that root creates here get the owner of the source, so that
+# `make build` works afterwards.
+set_folders = log=$$(meson configure $(BUILD) '-Dprefix=$(PREFIX)' '-Dsysconfdir=$(SYSCONFDIR)' 2>&1 && ninja -C $(BUILD) --quiet 2>&1) || \
+	{ echo "$$log" >&2; exit 1; }; export DESTDIR='$(DESTDIR)'; DESTDIR=$${DESTDIR:+$$(realpath -m -- "$$DESTDIR")}
+restore_owner = status=$$?; [ "$$(id -u)" != 0 ] || chown -R -h --reference=. $(BUILD) $(wildcard web/node_modules); exit $$status
 
 # Into PREFIX; DESTDIR is put in front of every path, for packages.
 install: build
-	$(set_prefix)
-	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild --quiet
+	@($(set_folders); meson install -C $(BUILD) --no-rebuild --quiet); $(restore_owner)
 
 # With the PREFIX and DESTDIR of the installation.
 uninstall: build
-	$(set_prefix)
-	@tools/uninstall $(BUILD) $(DESTDIR)
+	@($(set_folders); tools/uninstall $(BUILD) "$$DESTDIR"); $(restore_owner)
 
 # .deb and .rpm in build-packages; tools/packages RELEASE... builds some of them.
 packages: build

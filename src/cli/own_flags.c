@@ -42,7 +42,7 @@ static const struct own_flag server_flags[] = {
     {"listen", "ADDRESS", "HOST:PORT, :PORT or unix:/PATH (default 127.0.0.1:4040)"},
     {"data", "DIRECTORY", "directory of the data (default kiln-data)"},
     {"store", "URL", "clickhouse://USER@HOST:8123/DATABASE (default: files in --data)"},
-    {"config", "FILE", "configuration in YAML (docs/reference/server.md)"},
+    {"config", "FILE", "configuration in YAML (docs/reference/configuration.md)"},
     {"base-path", "PATH", "prefix of all URLs, behind a reverse proxy"},
     {"from", "DIRECTORY", "migrate: directory to copy from"},
     {"to", "URL", "migrate: store to copy to"},
