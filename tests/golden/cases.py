@@ -56,6 +56,10 @@ SOME = """
 -tree -focus=json|db -ignore=escape | cpu heap
 -top -ignore=worker_loop | cpu
 -top -ignore=main | cpu
+-text -addresses | cpu heap addresses
+-text -files | cpu contention
+-text -filefunctions | cpu recursion
+-tree -ignore=json | cpu heap
 -top -focus=nothing_like_it | cpu heap tags
 -top -ignore=nothing_like_it | cpu
 -tree -hide=handle_request|worker | cpu heap
