@@ -366,10 +366,10 @@ static void add_label_frames(struct view *v)
     note_unmatched(v, !*v->c.tagleaf || leaf, "TagLeaf");
 }
 
-static bool has_filters(const struct config *c)
+// Whether the view needs the labels of all samples before the report is written.
+static bool has_label_filters(const struct config *c)
 {
-    return *c->focus || *c->ignore || *c->hide || *c->show || *c->show_from || *c->prune_from ||
-           *c->tagfocus || *c->tagignore || *c->tagshow || *c->taghide || *c->tagroot ||
+    return *c->tagfocus || *c->tagignore || *c->tagshow || *c->taghide || *c->tagroot ||
            *c->tagleaf;
 }
 
@@ -378,7 +378,9 @@ static bool needs_only_sums(const struct view *v, const struct view_command *com
 {
     const struct model_profile *p = v->p;
     bool has_base = model_find_string(p->strings, STR("pprof::base")) != MODEL_NONE;
-    if (has_filters(&v->c) || (has_base && p->stream->has_labels))
+    // Totals of encoded samples are those before the filters.
+    if (has_label_filters(&v->c) || v->c.relative_percentages ||
+        (has_base && p->stream->has_labels))
         return false;
     switch (command->format) {
     case REPORT_TEXT:
@@ -386,7 +388,11 @@ static bool needs_only_sums(const struct view *v, const struct view_command *com
     case REPORT_TREE:
     case REPORT_TAGS:
     case REPORT_COMMENTS:
+    case REPORT_LIST:
+    case REPORT_DISASM:
         return true;
+    case REPORT_CALLGRIND:
+        return !v->c.call_tree;
     case REPORT_DOT:
         return !v->c.call_tree && !p->stream->has_labels;
     default:

@@ -193,6 +193,44 @@ static void reports_do_not_depend_on_threads(void **state)
     }
 }
 
+static const struct model_profile *filter_stacks(const struct model_profile *p, int which)
+{
+    bool matched[4];
+    struct err e = {.message = ""};
+    struct model_regex *some = model_regex_new(arena, "some", STR("f1?[0-9]$"), &e),
+                       *other = model_regex_new(arena, "other", STR("[47]$"), &e);
+    if (which == 0)
+        return model_filter_frames(p, some, other, NULL, NULL, matched, arena);
+    if (which == 1)
+        return model_filter_frames(p, NULL, NULL, other, NULL, matched, arena);
+    if (which == 2)
+        return model_show_from(model_prune_from(p, some, arena), other, matched, arena);
+    struct model_profile *to = model_profile_derive(p, arena);
+    to->drop_frames = model_intern(p->strings, STR("f.*[0-4]|g.*"));
+    return model_drop_uninteresting(to, arena);
+}
+
+static void filters_leave_samples_encoded(void **state)
+{
+    struct str bytes = make_encoded();
+    struct err e = {.message = ""};
+    struct codec_parallel parallel = {.threads = 3, .keeps_encoded = true};
+    parallel_allow(3);
+    for (int which = 0; which < 4; which++) {
+        const struct model_profile *serial =
+            filter_stacks(codec_read_pprof(arena, (const uint8_t *)bytes.p, bytes.n, &e), which);
+        const struct model_profile *p =
+            filter_stacks(codec_read_parallel(arena, (const uint8_t *)bytes.p, bytes.n, NULL,
+                                              &parallel, NULL, &e),
+                          which);
+        assert_non_null(p->stream);
+        assert_in_range(serial->n_samples, 1, 3000);
+        assert_string_equal(stacks_text(model_decode_samples(p, arena), arena),
+                            stacks_text(serial, arena));
+    }
+    parallel_allow(1);
+}
+
 static void decode_changed(const struct model_profile *p)
 {
     struct arena_trap trap;
@@ -234,6 +272,7 @@ int main(void)
         cmocka_unit_test(numbers_of_threads),
         cmocka_unit_test(the_affinity_mask_counts),
         cmocka_unit_test(reports_do_not_depend_on_threads),
+        cmocka_unit_test(filters_leave_samples_encoded),
         cmocka_unit_test(changed_data_is_detected),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);
