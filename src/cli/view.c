@@ -373,8 +373,8 @@ static bool has_label_filters(const struct config *c)
            *c->tagleaf;
 }
 
-// Whether the report needs only sums, so that samples may stay encoded.
-static bool needs_only_sums(const struct view *v, const struct view_command *command)
+// Whether the report needs only sums, or each sample once, so that samples may stay encoded.
+static bool allows_encoded(const struct view *v, const struct view_command *command)
 {
     const struct model_profile *p = v->p;
     bool has_base = model_find_string(p->strings, STR("pprof::base")) != MODEL_NONE;
@@ -390,6 +390,8 @@ static bool needs_only_sums(const struct view *v, const struct view_command *com
     case REPORT_COMMENTS:
     case REPORT_LIST:
     case REPORT_DISASM:
+    case REPORT_TRACES:
+    case REPORT_RAW:
         return true;
     case REPORT_CALLGRIND:
         return !v->c.call_tree;
@@ -403,7 +405,7 @@ static bool needs_only_sums(const struct view *v, const struct view_command *com
 static int prepare_report(struct report *r, struct view *v, const struct view_command *command,
                           const char *argument)
 {
-    if (v->p->stream && !needs_only_sums(v, command))
+    if (v->p->stream && !allows_encoded(v, command))
         v->p = model_decode_samples(v->p, v->arena);
     v->units = model_label_units(v->p, v->arena, note_conflict, v);
     apply_overrides(&v->c, command);

@@ -3,6 +3,7 @@
 // n_samples and n_types, but no columns; model_decode_samples adds them.
 #pragma once
 
+#include "base/out.h"
 #include "model/parallel.h"
 #include "model/profile.h"
 
@@ -48,3 +49,12 @@ void model_each_window(const struct model_profile *p, struct arena *arena, unsig
                        void (*visit)(void *context, struct parallel_worker *worker,
                                      const struct model_profile *window, size_t first),
                        void *context);
+
+// Calls write for such windows on several threads. What it writes arrives in out in the order of
+// the samples. Fails through the arena.
+void model_write_windows(const struct model_profile *p, struct arena *arena, unsigned what,
+                         struct out *out,
+                         void (*write)(void *context, struct parallel_worker *worker,
+                                       const struct model_profile *window, size_t first,
+                                       struct out *out),
+                         void *context);

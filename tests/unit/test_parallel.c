@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -169,12 +170,13 @@ static void reports_do_not_depend_on_threads(void **state)
 {
     struct str bytes = make_encoded();
     struct err e = {.message = ""};
-    static const enum report_format formats[] = {REPORT_TEXT, REPORT_TREE, REPORT_TAGS,
-                                                 REPORT_TOPPROTO};
+    static const enum report_format formats[] = {REPORT_TEXT,     REPORT_TREE,   REPORT_TAGS,
+                                                 REPORT_TOPPROTO, REPORT_TRACES, REPORT_RAW};
+    enum { N = sizeof formats / sizeof *formats };
     const struct model_profile *serial =
         codec_read_pprof(arena, (const uint8_t *)bytes.p, bytes.n, &e);
-    char *expected[4];
-    for (size_t i = 0; i < 4; i++)
+    char *expected[N];
+    for (size_t i = 0; i < N; i++)
         expected[i] = report_on(serial, formats[i]);
     for (unsigned threads = 1; threads <= 5; threads += 2) {
         for (int keeps_encoded = 0; keeps_encoded < 2; keeps_encoded++) {
@@ -184,13 +186,59 @@ static void reports_do_not_depend_on_threads(void **state)
                                                                 bytes.n, NULL, &parallel, NULL, &e);
             assert_non_null(p);
             assert_int_equal(p->stream != NULL, keeps_encoded);
-            for (size_t i = 0; i < 4; i++)
+            for (size_t i = 0; i < N; i++)
                 assert_string_equal(report_on(p, formats[i]), expected[i]);
             assert_string_equal(stacks_text(model_decode_samples(p, arena), arena),
                                 stacks_text(serial, arena));
             parallel_allow(1);
         }
     }
+}
+
+static void write_slowly(void *context, struct parallel_worker *worker,
+                         const struct model_profile *window, size_t first, struct out *out)
+{
+    const unsigned *stops_at = context;
+    if (first * 7919 % 11 == 0)
+        usleep((useconds_t)(first % 400));
+    for (size_t i = 0; i < window->n_samples; i++)
+        out_printf(out, "%zu ", first + i);
+    if (first + window->n_samples > *stops_at)
+        arena_fail(worker->arena, "stopped");
+}
+
+// Some windows take long, so that others wait with all their buffers.
+static void output_has_the_order_of_the_samples(void **state)
+{
+    struct str bytes = make_encoded();
+    struct err e = {.message = ""};
+    struct codec_parallel parallel = {.threads = 60, .keeps_encoded = true};
+    struct out expected;
+    parallel_allow(60);
+    const struct model_profile *p =
+        codec_read_parallel(arena, (const uint8_t *)bytes.p, bytes.n, NULL, &parallel, NULL, &e);
+    out_init_arena(&expected, arena);
+    for (size_t i = 0; i < p->n_samples; i++)
+        out_printf(&expected, "%zu ", i);
+    for (int run = 0; run < 60; run++) {
+        unsigned stops_at = run % 4 ? UINT32_MAX : 40u * (unsigned)run;
+        struct out out;
+        struct arena_trap trap;
+        out_init_arena(&out, arena);
+        parallel_allow(2 + (unsigned)run % 6);
+        if (ARENA_TRY(arena, trap)) {
+            arena_caught(arena, &e);
+            assert_string_equal(e.message, "stopped");
+            assert_int_not_equal(stops_at, UINT32_MAX);
+            continue;
+        }
+        model_write_windows(p, arena, 0, &out, write_slowly, &stops_at);
+        arena_try_end(arena);
+        assert_int_equal(stops_at, UINT32_MAX);
+        assert_int_equal(out.n, expected.n);
+        assert_memory_equal(out.p, expected.p, out.n);
+    }
+    parallel_allow(1);
 }
 
 static const struct model_profile *filter_stacks(const struct model_profile *p, int which)
@@ -272,6 +320,7 @@ int main(void)
         cmocka_unit_test(numbers_of_threads),
         cmocka_unit_test(the_affinity_mask_counts),
         cmocka_unit_test(reports_do_not_depend_on_threads),
+        cmocka_unit_test(output_has_the_order_of_the_samples),
         cmocka_unit_test(filters_leave_samples_encoded),
         cmocka_unit_test(changed_data_is_detected),
     };
