@@ -251,7 +251,7 @@ static inline void jemalloc_add_address(struct reader *r, uint64_t address)
 }
 
 // Finds the locations of a stack. Slots arrive in the cache before they are used.
-static void find_locations(struct reader *r)
+static void find_stack_locations(struct reader *r)
 {
     enum { AHEAD = 8 };
     size_t n = r->n_frames;
@@ -306,7 +306,7 @@ static int read_stack_line(struct reader *r, struct scan_lines *lines, struct st
     }
     if (r->n_frames == 0 && inside)
         jemalloc_add_address(r, inside); // all frames are jemalloc's: it allocated for itself
-    find_locations(r);
+    find_stack_locations(r);
     return s.at == s.end ? 0 : bad_line(r, lines, "`@ 0xaddress ...`");
 }
 

@@ -34,8 +34,8 @@ struct window_visit {
 
 // --- output in order ---
 
-// A worker writes to one of its buffers. The buffers are appended to the output in the order of the
-// windows, by whichever worker has completed the next one.
+// A worker writes to one of its buffers. Whichever worker has completed the next window passes the
+// buffers on, in the order of the windows.
 enum { BUFFERS = 4 };
 
 struct window_buffer {
@@ -46,12 +46,13 @@ struct window_buffer {
 
 struct window_output {
     void (*write)(void *context, struct parallel_worker *worker, const struct model_profile *window,
-                  size_t first, struct out *out);
-    struct out *out;
-    bool is_serial;
-    pthread_mutex_t lock; // protects everything below, and out while is_moving is not set
+                  size_t first, struct out *text);
+    void (*take)(void *context, struct str text);
+    void *context;
+    struct arena *arena;  // the caller's; take may use it
+    pthread_mutex_t lock; // protects everything below
     pthread_cond_t moved;
-    size_t next; // the window to append
+    size_t next; // the window to pass on
     bool is_moving, has_failed;
     struct window_buffer **waiting; // by index modulo n_waiting
     size_t n_waiting;
@@ -83,46 +84,56 @@ static struct window_buffer *next_buffer(const struct window_output *o)
     return buffer && buffer->index == o->next ? buffer : NULL;
 }
 
-static void append_buffers(struct window_output *o, struct window_buffer *done)
+// Returns false with e filled if take fails.
+static bool take_text(struct window_output *o, struct str text, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(o->arena, trap)) {
+        arena_caught(o->arena, e);
+        return false;
+    }
+    o->take(o->context, text);
+    arena_try_end(o->arena);
+    return true;
+}
+
+// Returns false with e filled if take fails.
+static bool pass_on(struct window_output *o, struct window_buffer *done, struct err *e)
 {
     struct window_buffer *buffer;
+    bool taken = true;
     pthread_mutex_lock(&o->lock);
     o->waiting[done->index % o->n_waiting] = done;
     if (!o->is_moving) {
         o->is_moving = true;
-        while ((buffer = next_buffer(o))) {
+        while (taken && (buffer = next_buffer(o))) {
             pthread_mutex_unlock(&o->lock);
-            out_str(o->out, out_result(&buffer->text));
+            taken = take_text(o, out_result(&buffer->text), e);
             pthread_mutex_lock(&o->lock);
             o->waiting[o->next % o->n_waiting] = NULL;
             o->next++;
             buffer->is_used = false;
             pthread_cond_broadcast(&o->moved);
         }
-        o->is_moving = false;
+        o->is_moving = !taken;
     }
     pthread_mutex_unlock(&o->lock);
+    return taken;
 }
 
-static _Noreturn void fail_output(struct window_output *o, struct arena *arena)
+static _Noreturn void fail_output(struct window_output *o, struct arena *arena, const struct err *e)
 {
-    struct err e;
-    arena_caught(arena, &e);
     pthread_mutex_lock(&o->lock);
     o->has_failed = true;
     pthread_cond_broadcast(&o->moved);
     pthread_mutex_unlock(&o->lock);
-    arena_fail(arena, "%s", e.message);
+    arena_fail(arena, "%s", e->message);
 }
 
-static bool write_window(struct window_visit *v, struct parallel_worker *worker, size_t index,
-                         const struct model_profile *window, size_t first)
+static bool write_in_order(struct window_visit *v, struct parallel_worker *worker, size_t index,
+                           const struct model_profile *window, size_t first)
 {
     struct window_output *o = v->output;
-    if (o->is_serial) {
-        o->write(v->context, worker, window, first, o->out);
-        return true;
-    }
     struct window_buffer *buffer = take_buffer(o, worker);
     if (!buffer)
         return false;
@@ -131,11 +142,15 @@ static bool write_window(struct window_visit *v, struct parallel_worker *worker,
     buffer->text.n = 0;
     buffer->index = index;
     struct arena_trap trap;
-    if (ARENA_TRY(worker->arena, trap))
-        fail_output(o, worker->arena);
+    struct err e;
+    if (ARENA_TRY(worker->arena, trap)) {
+        arena_caught(worker->arena, &e);
+        fail_output(o, worker->arena, &e);
+    }
     o->write(v->context, worker, window, first, &buffer->text);
     arena_try_end(worker->arena);
-    append_buffers(o, buffer);
+    if (!pass_on(o, buffer, &e))
+        fail_output(o, worker->arena, &e);
     return true;
 }
 
@@ -145,7 +160,7 @@ static bool visit_window(struct window_visit *v, struct parallel_worker *worker,
                          const struct model_profile *window, size_t first)
 {
     if (v->output)
-        return write_window(v, worker, index, window, first);
+        return write_in_order(v, worker, index, window, first);
     v->visit(v->context, worker, window, first);
     return true;
 }
@@ -195,7 +210,7 @@ static void visit_windows(struct window_visit *v, struct arena *arena, unsigned 
     if (p->stream) {
         parallel_run(arena, n_workers, p->stream->n_windows, visit_encoded_window, v);
     } else if (p->n_samples) {
-        v->range = n_workers == 1                     ? p->n_samples
+        v->range = n_workers == 1 && !v->output       ? p->n_samples
                    : p->n_samples < RANGE * n_workers ? (p->n_samples + n_workers - 1) / n_workers
                                                       : RANGE;
         parallel_run(arena, n_workers, (p->n_samples + v->range - 1) / v->range, visit_range, v);
@@ -211,18 +226,18 @@ void model_each_window(const struct model_profile *p, struct arena *arena, unsig
     visit_windows(&v, arena, model_window_workers(p));
 }
 
-void model_write_windows(const struct model_profile *p, struct arena *arena, unsigned what,
-                         struct out *out,
+void model_each_in_order(const struct model_profile *p, struct arena *arena, unsigned what,
                          void (*write)(void *context, struct parallel_worker *worker,
                                        const struct model_profile *window, size_t first,
-                                       struct out *out),
-                         void *context)
+                                       struct out *text),
+                         void (*take)(void *context, struct str text), void *context)
 {
     unsigned n = model_window_workers(p);
     struct window_output *output = arena_alloc(arena, sizeof *output);
     output->write = write;
-    output->out = out;
-    output->is_serial = n == 1;
+    output->take = take;
+    output->context = context;
+    output->arena = arena;
     // Each worker has begun one window more than it has buffers.
     output->n_waiting = (size_t)n * (BUFFERS + 1);
     output->waiting = arena_array(arena, output->n_waiting, sizeof *output->waiting);

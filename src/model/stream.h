@@ -50,11 +50,10 @@ void model_each_window(const struct model_profile *p, struct arena *arena, unsig
                                      const struct model_profile *window, size_t first),
                        void *context);
 
-// Calls write for such windows on several threads. What it writes arrives in out in the order of
-// the samples. Fails through the arena.
-void model_write_windows(const struct model_profile *p, struct arena *arena, unsigned what,
-                         struct out *out,
+// Calls write for such windows on several threads, and take for what it wrote, in the order of the
+// samples. Calls of take do not overlap; they may use arena. Fails through the arena.
+void model_each_in_order(const struct model_profile *p, struct arena *arena, unsigned what,
                          void (*write)(void *context, struct parallel_worker *worker,
                                        const struct model_profile *window, size_t first,
-                                       struct out *out),
-                         void *context);
+                                       struct out *text),
+                         void (*take)(void *context, struct str text), void *context);

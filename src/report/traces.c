@@ -167,9 +167,16 @@ static void render_raw_labels(struct label_text *t, const struct model_label_set
 // A report that writes every sample.
 struct sample_listing {
     const struct report *r;
+    struct out *out;
     const struct str *locations;              // their text
     struct label_text *labels[PARALLEL_MOST]; // by worker
 };
+
+static void take_listing(void *context, struct str text)
+{
+    struct sample_listing *listing = context;
+    out_str(listing->out, text);
+}
 
 static struct label_text *begin_label_text(struct sample_listing *listing,
                                            struct parallel_worker *worker,
@@ -245,10 +252,11 @@ void report_traces(struct report *r, struct out *out)
 {
     struct sample_listing *listing = arena_alloc(r->arena, sizeof *listing);
     listing->r = r;
+    listing->out = out;
     listing->locations = render_locations(graph_new_nodes(r));
     out_str(out, report_profile_labels(r));
     out_char(out, '\n');
-    model_write_windows(r->p, r->arena, MODEL_WITH_LABELS, out, write_traces, listing);
+    model_each_in_order(r->p, r->arena, MODEL_WITH_LABELS, write_traces, take_listing, listing);
     out_write(out, trace_separator, sizeof trace_separator - 1);
 }
 
@@ -430,9 +438,10 @@ void report_raw(struct report *r, struct out *out)
         ids[i] = str_from(arena_printf(r->arena, "%llu ", (unsigned long long)p->locations[i].id));
     struct sample_listing *listing = arena_alloc(r->arena, sizeof *listing);
     listing->r = r;
+    listing->out = out;
     listing->locations = ids;
     raw_header(r, out);
-    model_write_windows(p, r->arena, MODEL_WITH_LABELS, out, write_raw_samples, listing);
+    model_each_in_order(p, r->arena, MODEL_WITH_LABELS, write_raw_samples, take_listing, listing);
     out_text(out, "Locations\n");
     for (uint32_t i = 0; i < p->n_locations; i++)
         raw_location(p, &p->locations[i], out);
