@@ -5,16 +5,6 @@
 // Ranges of decoded samples, and the number of samples from which threads pay off.
 enum { RANGE = 1 << 14, WORTH_THREADS = 100000 };
 
-const struct model_profile *model_decode_samples(const struct model_profile *p, struct arena *arena)
-{
-    if (!p->stream)
-        return p;
-    struct model_profile *to = model_profile_derive(p, arena);
-    to->stream = NULL;
-    p->stream->decode(p->stream, to);
-    return to;
-}
-
 unsigned model_window_workers(const struct model_profile *p)
 {
     bool small = !p->stream && p->n_samples < WORTH_THREADS && !parallel_is_explicit();

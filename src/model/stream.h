@@ -35,9 +35,18 @@ struct model_stream {
     void (*decode)(const struct model_stream *stream, struct model_profile *p);
 };
 
-// Returns p, or a derived profile with columns if p's samples are encoded.
-const struct model_profile *model_decode_samples(const struct model_profile *p,
-                                                 struct arena *arena);
+// Returns p, or a derived profile with columns if p's samples are encoded. Inline, so that libkiln,
+// which has no encoded samples, links none of stream.c.
+static inline const struct model_profile *model_decode_samples(const struct model_profile *p,
+                                                               struct arena *arena)
+{
+    if (!p->stream)
+        return p;
+    struct model_profile *to = model_profile_derive(p, arena);
+    to->stream = NULL;
+    p->stream->decode(p->stream, to);
+    return to;
+}
 
 // Returns the number of threads that model_each_window uses for p.
 unsigned model_window_workers(const struct model_profile *p);
