@@ -343,6 +343,7 @@ static int write_diff_table(struct table *t, struct err *e)
 int command_diff(struct call *call, struct err *e)
 {
     struct diff_sides sides;
+    call->source.keeps_encoded = true;
     if (call_load_sides(call, &sides, e))
         return -1;
     struct diff d = {.normalized = call->normalize};

@@ -5,6 +5,7 @@
 #include "cli/view.h"
 #include "model/blocks.h"
 #include "model/events.h"
+#include "model/stream.h"
 #include "report/graph.h"
 
 // One profile, prepared for counting.
@@ -19,8 +20,6 @@ struct counter {
     struct arena *arena;
     struct side *sides;
     size_t n;
-    uint32_t *rows; // of the frames of a sample
-    size_t cap_rows;
 };
 
 static void push_profile(struct diff_sides *sides, int side, const struct model_profile *p,
@@ -41,6 +40,7 @@ void diff_add_profile(struct diff_sides *sides, int side, const struct model_pro
         push_profile(sides, side, p, arena);
         return;
     }
+    p = model_decode_samples(p, arena);
     const struct model_profile **parts = arena_array(arena, p->n_types, sizeof *parts);
     size_t n = model_split_blocks(p, windows, arena, parts);
     sides->is_parts = true;
@@ -65,25 +65,62 @@ static void name_rows(struct counter *c, struct side *side, struct stats_functio
         side->row_of_node[i] = stats_functions_row(f, node_printable_name(g, &g->nodes[i].info));
 }
 
+// The samples of one profile on their way to the functions. Threads find the rows; the sums are
+// added in the order of the samples, because they are not exact.
+struct side_samples {
+    const struct side *side;
+    struct stats_functions *functions;
+    size_t profile;
+    double events;
+};
+
+// Followed by the rows of its frames.
+struct side_sample {
+    struct stats_cell cell;
+    size_t n;
+};
+
+static void write_side_samples(void *context, struct parallel_worker *worker,
+                               const struct model_profile *p, size_t first, struct out *out)
+{
+    const struct side *side = ((struct side_samples *)context)->side;
+    const struct graph *g = side->graph;
+    for (size_t s = 0; s < p->n_samples; s++) {
+        struct side_sample sample = {.cell = {(double)model_values(p, s)[side->events.type],
+                                              model_variance(&side->events, p, s)}};
+        const uint32_t *frames = model_stack(p, s);
+        if (sample.cell.value == 0)
+            continue;
+        for (uint32_t i = 0; i < p->stack_len[s]; i++)
+            sample.n += g->first_node[frames[i] + 1] - g->first_node[frames[i]];
+        out_write(out, &sample, sizeof sample);
+        for (uint32_t i = 0; i < p->stack_len[s]; i++)
+            for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++)
+                out_write(out, &side->row_of_node[g->location_nodes[k]], sizeof(uint32_t));
+        // The next sample is aligned.
+        if (sample.n % 2)
+            out_write(out, &(uint32_t){0}, sizeof(uint32_t));
+    }
+}
+
+static void take_side_samples(void *context, struct str text)
+{
+    struct side_samples *c = context;
+    for (size_t at = 0; at < text.n;) {
+        const struct side_sample *sample = (const void *)(text.p + at);
+        at += sizeof *sample;
+        stats_functions_add(c->functions, c->profile, (const void *)(text.p + at), sample->n,
+                            sample->cell);
+        at += (sample->n + sample->n % 2) * sizeof(uint32_t);
+    }
+}
+
 static void count_side_samples(struct counter *c, size_t profile, struct stats_functions *f)
 {
     const struct side *side = &c->sides[profile];
-    const struct model_profile *p = side->report.p;
-    const struct graph *g = side->graph;
-    for (size_t s = 0; s < p->n_samples; s++) {
-        struct stats_cell cell = {(double)model_values(p, s)[side->events.type],
-                                  model_variance(&side->events, p, s)};
-        const uint32_t *frames = model_stack(p, s);
-        size_t n = 0;
-        if (cell.value == 0)
-            continue;
-        for (uint32_t i = 0; i < p->stack_len[s]; i++)
-            for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++) {
-                c->rows = arena_push(c->arena, c->rows, n, &c->cap_rows, sizeof *c->rows);
-                c->rows[n++] = side->row_of_node[g->location_nodes[k]];
-            }
-        stats_functions_add(f, profile, c->rows, n, cell);
-    }
+    struct side_samples samples = {.side = side, .functions = f, .profile = profile};
+    model_each_in_order(side->report.p, c->arena, MODEL_WITH_SQUARES, write_side_samples,
+                        take_side_samples, &samples);
 }
 
 static void count_all(void *context, struct stats_functions *f)
@@ -93,12 +130,29 @@ static void count_all(void *context, struct stats_functions *f)
         count_side_samples(c, i, f);
 }
 
-static double count_events(const struct side *side)
+static void write_events(void *context, struct parallel_worker *worker,
+                         const struct model_profile *p, size_t first, struct out *out)
 {
-    double n = 0;
-    for (size_t s = 0; s < side->report.p->n_samples; s++)
-        n += model_recorded(&side->events, side->report.p, s);
-    return n;
+    const struct side *side = ((struct side_samples *)context)->side;
+    for (size_t s = 0; s < p->n_samples; s++) {
+        double n = model_recorded(&side->events, p, s);
+        out_write(out, &n, sizeof n);
+    }
+}
+
+static void take_events(void *context, struct str text)
+{
+    struct side_samples *c = context;
+    for (size_t i = 0; i < text.n / sizeof(double); i++)
+        c->events += ((const double *)(const void *)text.p)[i];
+}
+
+static double count_events(const struct counter *c, const struct side *side)
+{
+    struct side_samples samples = {.side = side};
+    model_each_in_order(side->report.p, c->arena, MODEL_WITH_SQUARES, write_events, take_events,
+                        &samples);
+    return samples.events;
 }
 
 static bool is_heap(const struct model_profile *p)
@@ -131,7 +185,7 @@ static int count_sides(struct diff *d, const struct diff_sides *sides, const str
         int side = i >= sides->n[0];
         name_rows(&c, &c.sides[i], &d->functions);
         d->duration[side] += (double)p->duration_nanos / 1e9 / (double)sides->n[side];
-        d->events[side] += count_events(&c.sides[i]);
+        d->events[side] += count_events(&c, &c.sides[i]);
         // A server adds a comment if it only had counts.
         d->is_weighed &= (p->is_weighed && !(sides->is_parts && p->n_comments)) || !p->n_samples;
         d->is_counted &= model_is_counted(&c.sides[i].events, p) || p->n_samples == 0;

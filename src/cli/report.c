@@ -75,7 +75,6 @@ static int find_noise(struct call *call, size_t first, struct report *r, struct 
     *d = (struct diff){.normalized = call->config.normalize};
     side.base = side.diff_base = "";
     side.config.normalize = false;
-    side.source.keeps_encoded = false;
     if (call_load_side(&side, &base, 1, &sides, 0, e) ||
         call_load_side(&side, call->arguments + first, call->n_arguments - first, &sides, 1, e) ||
         !sides.n[0] || !sides.n[1] ||

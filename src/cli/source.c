@@ -518,7 +518,7 @@ static struct model_profile *load_sources(const struct source *source, struct ar
     if (!p)
         return NULL;
     if (!source->all_frames && !source->as_is)
-        p = model_drop_uninteresting(p->drop_frames ? model_decode_samples(p, arena) : p, arena);
+        p = model_drop_uninteresting(p, arena);
     p = model_profile_derive(p, arena);
     if (source->all_frames)
         p->drop_frames = p->keep_frames = 0;

@@ -366,19 +366,21 @@ static void add_label_frames(struct view *v)
     note_unmatched(v, !*v->c.tagleaf || leaf, "TagLeaf");
 }
 
-static bool has_filters(const struct config *c)
+// Whether the view needs the labels of all samples before the report is written.
+static bool has_label_filters(const struct config *c)
 {
-    return *c->focus || *c->ignore || *c->hide || *c->show || *c->show_from || *c->prune_from ||
-           *c->tagfocus || *c->tagignore || *c->tagshow || *c->taghide || *c->tagroot ||
+    return *c->tagfocus || *c->tagignore || *c->tagshow || *c->taghide || *c->tagroot ||
            *c->tagleaf;
 }
 
-// Whether the report needs only sums, so that samples may stay encoded.
-static bool needs_only_sums(const struct view *v, const struct view_command *command)
+// Whether the report needs only sums, or each sample once, so that samples may stay encoded.
+static bool allows_encoded(const struct view *v, const struct view_command *command)
 {
     const struct model_profile *p = v->p;
     bool has_base = model_find_string(p->strings, STR("pprof::base")) != MODEL_NONE;
-    if (has_filters(&v->c) || (has_base && p->stream->has_labels))
+    // Totals of encoded samples are those before the filters.
+    if (has_label_filters(&v->c) || v->c.relative_percentages ||
+        (has_base && p->stream->has_labels))
         return false;
     switch (command->format) {
     case REPORT_TEXT:
@@ -386,7 +388,13 @@ static bool needs_only_sums(const struct view *v, const struct view_command *com
     case REPORT_TREE:
     case REPORT_TAGS:
     case REPORT_COMMENTS:
+    case REPORT_LIST:
+    case REPORT_DISASM:
+    case REPORT_TRACES:
+    case REPORT_RAW:
         return true;
+    case REPORT_CALLGRIND:
+        return !v->c.call_tree;
     case REPORT_DOT:
         return !v->c.call_tree && !p->stream->has_labels;
     default:
@@ -397,7 +405,7 @@ static bool needs_only_sums(const struct view *v, const struct view_command *com
 static int prepare_report(struct report *r, struct view *v, const struct view_command *command,
                           const char *argument)
 {
-    if (v->p->stream && !needs_only_sums(v, command))
+    if (v->p->stream && !allows_encoded(v, command))
         v->p = model_decode_samples(v->p, v->arena);
     v->units = model_label_units(v->p, v->arena, note_conflict, v);
     apply_overrides(&v->c, command);

@@ -34,7 +34,7 @@ static const char drop_frames[] =
 
 #define MAP_MARK "MAPPED_LIBRARIES:"
 
-enum { LIBRARY_PARTS = 4, RECENT = 8192 };
+enum { LIBRARY_PARTS = 4, FIRST_SLOTS = 4096 };
 
 // What one thread, or all threads with one name, contribute to a stack.
 struct share {
@@ -50,13 +50,15 @@ struct reader {
     bool has_accumulated;
     // The stack being read. Its counts come from its t* line, or are the sum of its threads.
     bool in_stack, has_total;
-    uint32_t *frames;
-    size_t n_frames, cap_frames;
-    // Cache of RECENT locations, indexed by a hash of the address. Holds location + 1.
-    struct recent {
+    uint64_t *addresses;
+    uint32_t *frames; // their locations
+    size_t n_frames, cap_frames, cap_addresses;
+    // The location of each return address so far; open addressing.
+    struct known_address {
         uint64_t address;
-        uint32_t location;
-    } * recent;
+        uint32_t location; // + 1; 0: empty
+    } * known;
+    size_t n_known, n_slots;
     struct {
         uint64_t start, limit;
     } library[LIBRARY_PARTS]; // address ranges of jemalloc's code
@@ -201,24 +203,67 @@ static bool is_in_jemalloc_library(const struct reader *r, uint64_t address)
     return false;
 }
 
+static inline struct known_address *first_known_slot(const struct reader *r, uint64_t address)
+{
+    return &r->known[hash_mix(address, 0) & (r->n_slots - 1)];
+}
+
+static inline struct known_address *find_known_slot(const struct reader *r, uint64_t address)
+{
+    struct known_address *slot = first_known_slot(r, address), *end = r->known + r->n_slots;
+    while (slot->location && slot->address != address)
+        slot = slot + 1 == end ? r->known : slot + 1;
+    return slot;
+}
+
+static void grow_known(struct reader *r)
+{
+    struct known_address *old = r->known;
+    size_t n = r->n_slots;
+    r->n_slots = n ? n * 4 : FIRST_SLOTS;
+    r->known = arena_array(r->arena, r->n_slots, sizeof *r->known);
+    for (size_t i = 0; i < n; i++)
+        if (old[i].location)
+            *find_known_slot(r, old[i].address) = old[i];
+}
+
 // Returns the location of a return address. Subtracts one so that the address lies inside the call.
 // Address 0 is kept: nothing returns to it.
 static uint32_t jemalloc_location_of(struct reader *r, uint64_t address)
 {
-    size_t at = (address ^ address >> 13) % RECENT;
-    if (r->recent[at].location == 0 || r->recent[at].address != address) {
-        r->recent[at].address = address;
-        r->recent[at].location =
-            1 + model_build_location(&r->b, MODEL_NONE, address ? address - 1 : 0, NULL, 0);
+    if (r->n_known >= r->n_slots / 2)
+        grow_known(r);
+    struct known_address *slot = find_known_slot(r, address);
+    if (!slot->location) {
+        uint32_t location =
+            model_build_location(&r->b, MODEL_NONE, address ? address - 1 : 0, NULL, 0);
+        *slot = (struct known_address){address, location + 1};
+        r->n_known++;
     }
-    return r->recent[at].location - 1;
+    return slot->location - 1;
 }
 
-static void jemalloc_add_frame(struct reader *r, uint64_t address)
+static inline void jemalloc_add_address(struct reader *r, uint64_t address)
 {
-    if (r->n_frames == r->cap_frames)
-        r->frames = arena_push(r->arena, r->frames, r->n_frames, &r->cap_frames, sizeof *r->frames);
-    r->frames[r->n_frames++] = jemalloc_location_of(r, address);
+    r->addresses =
+        arena_push(r->arena, r->addresses, r->n_frames, &r->cap_addresses, sizeof *r->addresses);
+    r->addresses[r->n_frames++] = address;
+}
+
+// Finds the locations of a stack. Slots arrive in the cache before they are used.
+static void find_stack_locations(struct reader *r)
+{
+    enum { AHEAD = 8 };
+    size_t n = r->n_frames;
+    if (r->cap_frames < r->cap_addresses) {
+        r->frames = arena_raw(r->arena, r->cap_addresses, sizeof *r->frames);
+        r->cap_frames = r->cap_addresses;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (i + AHEAD < n && r->n_slots)
+            __builtin_prefetch(first_known_slot(r, r->addresses[i + AHEAD]));
+        r->frames[i] = jemalloc_location_of(r, r->addresses[i]);
+    }
 }
 
 // Scans 0xHEX. Most of a dump consists of addresses, so this reads each digit once.
@@ -257,10 +302,11 @@ static int read_stack_line(struct reader *r, struct scan_lines *lines, struct st
         if (r->n_frames == 0 && is_in_jemalloc_library(r, address))
             inside = address;
         else
-            jemalloc_add_frame(r, address);
+            jemalloc_add_address(r, address);
     }
     if (r->n_frames == 0 && inside)
-        jemalloc_add_frame(r, inside); // all frames are jemalloc's: it allocated for itself
+        jemalloc_add_address(r, inside); // all frames are jemalloc's: it allocated for itself
+    find_stack_locations(r);
     return s.at == s.end ? 0 : bad_line(r, lines, "`@ 0xaddress ...`");
 }
 
@@ -425,7 +471,6 @@ static struct model_profile *jemalloc_read_dump(struct reader *r, struct scan_li
     }
     model_build(&r->b, r->arena);
     hash_init(&r->by_id, r->arena, 64);
-    r->recent = arena_array(r->arena, RECENT, sizeof *r->recent);
     r->interval = (double)interval;
     r->has_accumulated = has_accumulated(lines->rest);
     find_jemalloc_library(r, lines->rest);

@@ -1,5 +1,7 @@
 // Filters over frames. Each regular expression is matched once per distinct string, and each
-// location is classified once. The samples then need one pass over indices.
+// location is classified once. The samples then need one pass over indices; encoded ones are
+// filtered whenever they are decoded.
+#include "model/stream.h"
 #include "model/transform.h"
 
 static bool function_matches(const struct model_profile *p, uint32_t line, struct model_regex *re)
@@ -54,46 +56,124 @@ static void keep_lines(struct model_profile *to, struct model_location *l, struc
     l->n_lines = kept;
 }
 
-enum verdict { PASSED_OVER, FOCUSED, IGNORED };
+// --- samples ---
 
-// Whether a stack has a focused frame and no ignored one.
-static bool is_wanted_stack(const uint8_t *verdicts, const uint32_t *frames, uint32_t n)
+// What to do with a stack, by the verdicts on its locations.
+struct stack_rule {
+    // Narrows the stack of a sample. Returns whether the sample stays. Writes a stack with gaps to
+    // `to`, which may be the stack itself.
+    bool (*cut)(const struct stack_rule *rule, uint32_t **stack, uint32_t *n, uint32_t *to);
+    const uint8_t *verdicts; // by location
+    const bool *hidden;      // by location; NULL: stacks get no gaps
+};
+
+// Samples that stay encoded, and the rule for them.
+struct ruled_stream {
+    struct model_stream stream;
+    const struct model_stream *encoded;
+    struct stack_rule rule;
+};
+
+// Applies the rule to columns that nobody shares.
+static void cut_columns(const struct stack_rule *rule, struct model_profile *w, unsigned what)
 {
-    bool focused = false;
-    for (uint32_t i = 0; i < n; i++) {
-        if (verdicts[frames[i]] == IGNORED)
-            return false;
-        focused |= verdicts[frames[i]] == FOCUSED;
+    size_t n = 0, n_types = w->n_types;
+    for (size_t i = 0; i < w->n_samples; i++) {
+        if (!rule->cut(rule, &w->stacks[i], &w->stack_len[i], w->stacks[i]))
+            continue;
+        if (n != i) {
+            w->stacks[n] = w->stacks[i];
+            w->stack_len[n] = w->stack_len[i];
+            memcpy(w->values + n * n_types, w->values + i * n_types, n_types * sizeof *w->values);
+            if (w->label_set)
+                w->label_set[n] = w->label_set[i];
+            if (what & MODEL_WITH_SQUARES)
+                w->squares[n] = w->squares[i];
+        }
+        n++;
     }
-    return focused;
+    w->n_samples = n;
 }
 
-// Removes the hidden locations from the stacks of the kept samples. Clears keep for samples without
-// frames left.
-static void hide_frames(struct model_profile *to, const bool *hidden, bool *keep)
+static void read_ruled_window(const struct model_stream *stream, size_t index, unsigned what,
+                              struct model_window *window)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < to->n_samples; i++) {
-        arena_spend(to->arena, 1);
-        total += keep[i] ? to->stack_len[i] : 0;
+    const struct ruled_stream *s = (const struct ruled_stream *)stream;
+    s->encoded->read(s->encoded, index, what, window);
+    cut_columns(&s->rule, &window->p, what);
+}
+
+static void decode_ruled(const struct model_stream *stream, struct model_profile *p)
+{
+    const struct ruled_stream *s = (const struct ruled_stream *)stream;
+    s->encoded->decode(s->encoded, p);
+    cut_columns(&s->rule, p, p->squares ? MODEL_WITH_SQUARES : 0);
+}
+
+static void copy_stack_columns(struct model_profile *to)
+{
+    uint32_t *const *stacks = to->stacks;
+    const uint32_t *len = to->stack_len;
+    to->stacks = arena_array(to->arena, to->n_samples + 1, sizeof *stacks);
+    to->stack_len = arena_array(to->arena, to->n_samples + 1, sizeof *len);
+    if (to->n_samples) {
+        memcpy(to->stacks, stacks, to->n_samples * sizeof *stacks);
+        memcpy(to->stack_len, len, to->n_samples * sizeof *len);
     }
-    uint32_t *frames = arena_array(to->arena, total + 1, sizeof *frames);
-    uint32_t **stacks = arena_array(to->arena, to->n_samples + 1, sizeof *stacks);
-    uint32_t *len = arena_array(to->arena, to->n_samples + 1, sizeof *len);
-    for (size_t i = 0; i < to->n_samples; i++) {
-        if (!keep[i])
-            continue;
-        const uint32_t *stack = model_stack(to, i);
-        arena_spend(to->arena, to->stack_len[i]);
-        stacks[i] = frames;
-        for (uint32_t k = 0; k < to->stack_len[i]; k++)
-            if (!hidden[stack[k]])
-                *frames++ = stack[k];
-        len[i] = (uint32_t)(frames - stacks[i]);
-        keep[i] = len[i] > 0;
+}
+
+// Applies the rule to the samples of a derived profile.
+static struct model_profile *apply_rule(struct model_profile *to, struct stack_rule rule)
+{
+    if (to->stream) {
+        struct ruled_stream *s = arena_alloc(to->arena, sizeof *s);
+        *s = (struct ruled_stream){*to->stream, to->stream, rule};
+        s->stream.read = read_ruled_window;
+        s->stream.decode = decode_ruled;
+        to->stream = &s->stream;
+        return to;
     }
-    to->stacks = stacks;
-    to->stack_len = len;
+    size_t n_frames = 0;
+    for (size_t i = 0; rule.hidden && i < to->n_samples; i++)
+        n_frames += to->stack_len[i];
+    arena_spend(to->arena, to->n_samples / 8);
+    uint32_t *frames = arena_array(to->arena, n_frames + 1, sizeof *frames);
+    bool *keep = arena_array(to->arena, to->n_samples + 1, sizeof *keep);
+    copy_stack_columns(to);
+    for (size_t i = 0; i < to->n_samples; i++) {
+        arena_spend(to->arena, 1 + to->stack_len[i]);
+        keep[i] = rule.cut(&rule, &to->stacks[i], &to->stack_len[i], frames);
+        if (rule.hidden && keep[i])
+            frames += to->stack_len[i];
+    }
+    return model_select_samples(to, keep, to->arena);
+}
+
+// --- focus, ignore, hide, show ---
+
+enum verdict { PASSED_OVER, FOCUSED, IGNORED };
+
+// Keeps a stack with a focused frame and no ignored one, without its hidden frames.
+static bool cut_focused(const struct stack_rule *rule, uint32_t **stack, uint32_t *n, uint32_t *to)
+{
+    const uint32_t *frames = *stack;
+    bool focused = false;
+    for (uint32_t i = 0; i < *n; i++) {
+        if (rule->verdicts[frames[i]] == IGNORED)
+            return false;
+        focused |= rule->verdicts[frames[i]] == FOCUSED;
+    }
+    if (!focused || !rule->hidden)
+        return focused;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < *n; i++) {
+        uint32_t frame = frames[i];
+        to[kept] = frame;
+        kept += !rule->hidden[frame];
+    }
+    *stack = to;
+    *n = kept;
+    return kept > 0;
 }
 
 struct model_profile *model_filter_frames(const struct model_profile *p, struct model_regex *focus,
@@ -135,34 +215,24 @@ struct model_profile *model_filter_frames(const struct model_profile *p, struct 
         }
         any_hidden |= hidden[i];
     }
-    bool *keep = arena_array(arena, p->n_samples + 1, sizeof *keep);
-    for (size_t i = 0; i < p->n_samples; i++) {
-        arena_spend(arena, 1 + p->stack_len[i]);
-        keep[i] = is_wanted_stack(verdicts, model_stack(p, i), p->stack_len[i]);
-    }
-    if (any_hidden)
-        hide_frames(to, hidden, keep);
-    return model_select_samples(to, keep, arena);
+    struct stack_rule rule = {cut_focused, verdicts, any_hidden ? hidden : NULL};
+    return apply_rule(to, rule);
 }
 
-// Copies the columns for the starts and lengths of stacks, so that they can be narrowed in place.
-static void unshare_stacks(struct model_profile *to)
-{
-    uint32_t *const *stacks = to->stacks;
-    const uint32_t *len = to->stack_len;
-    to->stacks = arena_array(to->arena, to->n_samples + 1, sizeof *stacks);
-    to->stack_len = arena_array(to->arena, to->n_samples + 1, sizeof *len);
-    if (to->n_samples) {
-        memcpy(to->stacks, stacks, to->n_samples * sizeof *stacks);
-        memcpy(to->stack_len, len, to->n_samples * sizeof *len);
-    }
-}
+// --- show_from ---
 
-// Removes the n frames nearest the leaf.
-static void cut_leaves(struct model_profile *to, size_t sample, uint32_t n)
+// Cuts a stack above its outermost root.
+static bool cut_above_root(const struct stack_rule *rule, uint32_t **stack, uint32_t *n,
+                           uint32_t *to)
 {
-    to->stacks[sample] += n;
-    to->stack_len[sample] -= n;
+    (void)to;
+    for (uint32_t k = *n; k-- > 0;) {
+        if (rule->verdicts[(*stack)[k]]) {
+            *n = k + 1;
+            return true;
+        }
+    }
+    return false;
 }
 
 struct model_profile *model_show_from(const struct model_profile *p, struct model_regex *regex,
@@ -170,9 +240,8 @@ struct model_profile *model_show_from(const struct model_profile *p, struct mode
 {
     struct model_profile *to = model_profile_derive(p, arena);
     unshare_locations(to);
-    unshare_stacks(to);
     *matched = false;
-    bool *roots = arena_array(arena, p->n_locations + 1, sizeof *roots);
+    uint8_t *roots = arena_array(arena, p->n_locations + 1, sizeof *roots);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &to->locations[i];
         arena_spend(arena, 1 + l->n_lines);
@@ -185,19 +254,10 @@ struct model_profile *model_show_from(const struct model_profile *p, struct mode
         }
         *matched |= roots[i];
     }
-    bool *keep = arena_array(arena, p->n_samples + 1, sizeof *keep);
-    for (size_t i = 0; i < p->n_samples; i++) {
-        const uint32_t *frames = model_stack(p, i);
-        arena_spend(arena, 1 + p->stack_len[i]);
-        for (uint32_t k = p->stack_len[i]; !keep[i] && k-- > 0;) {
-            if (roots[frames[k]]) {
-                to->stack_len[i] = k + 1;
-                keep[i] = true;
-            }
-        }
-    }
-    return model_select_samples(to, keep, arena);
+    return apply_rule(to, (struct stack_rule){cut_above_root, roots, NULL});
 }
+
+// --- pruning ---
 
 // Returns a function's name without a leading dot and without its argument list.
 static struct str simplify_function_name(struct str name)
@@ -237,14 +297,28 @@ static bool is_pruned_line(struct pruner *pruner, const struct model_profile *p,
     return pruner->known[name] == 2;
 }
 
+// Cuts a stack below its innermost match.
+static bool cut_below_match(const struct stack_rule *rule, uint32_t **stack, uint32_t *n,
+                            uint32_t *to)
+{
+    (void)to;
+    for (uint32_t k = 0; k < *n; k++) {
+        if (rule->verdicts[(*stack)[k]]) {
+            *stack += k;
+            *n -= k;
+            break;
+        }
+    }
+    return true;
+}
+
 struct model_profile *model_prune_from(const struct model_profile *p, struct model_regex *regex,
                                        struct arena *arena)
 {
     struct model_profile *to = model_profile_derive(p, arena);
     unshare_locations(to);
-    unshare_stacks(to);
     struct pruner pruner = {.drop = regex, .known = arena_alloc(arena, p->strings->n)};
-    bool *from_here = arena_array(arena, p->n_locations + 1, sizeof *from_here);
+    uint8_t *from_here = arena_array(arena, p->n_locations + 1, sizeof *from_here);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &to->locations[i];
         arena_spend(arena, 1 + l->n_lines);
@@ -256,17 +330,7 @@ struct model_profile *model_prune_from(const struct model_profile *p, struct mod
             }
         }
     }
-    for (size_t i = 0; i < p->n_samples; i++) {
-        const uint32_t *frames = model_stack(p, i);
-        arena_spend(arena, 1 + p->stack_len[i]);
-        for (uint32_t k = 0; k < p->stack_len[i]; k++) {
-            if (from_here[frames[k]]) {
-                cut_leaves(to, i, k);
-                break;
-            }
-        }
-    }
-    return to;
+    return apply_rule(to, (struct stack_rule){cut_below_match, from_here, NULL});
 }
 
 static struct model_regex *whole_name_regex(const struct model_profile *p, uint32_t alternatives,
@@ -281,6 +345,26 @@ static struct model_regex *whole_name_regex(const struct model_profile *p, uint3
 
 enum { KEPT, BENEATH, WHOLE }; // what to prune at a location
 
+// Cuts a stack below its outermost frame that is not pruned.
+static bool cut_uninteresting(const struct stack_rule *rule, uint32_t **stack, uint32_t *n,
+                              uint32_t *to)
+{
+    (void)to;
+    bool found_user = false;
+    for (uint32_t k = *n; k-- > 0;) {
+        uint8_t prune = rule->verdicts[(*stack)[k]];
+        if (prune == KEPT) {
+            found_user = true;
+        } else if (found_user) {
+            uint32_t cut = prune == WHOLE ? k + 1 : k;
+            *stack += cut;
+            *n -= cut;
+            break;
+        }
+    }
+    return true;
+}
+
 struct model_profile *model_drop_uninteresting(const struct model_profile *p, struct arena *arena)
 {
     struct model_profile *to = model_profile_derive(p, arena);
@@ -293,7 +377,6 @@ struct model_profile *model_drop_uninteresting(const struct model_profile *p, st
     if (!pruner.drop || (p->keep_frames && !pruner.keep))
         return to;
     unshare_locations(to);
-    unshare_stacks(to);
     uint8_t *prune = arena_array(arena, p->n_locations + 1, sizeof *prune);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &to->locations[i];
@@ -308,18 +391,5 @@ struct model_profile *model_drop_uninteresting(const struct model_profile *p, st
             }
         }
     }
-    for (size_t i = 0; i < p->n_samples; i++) {
-        const uint32_t *frames = model_stack(p, i);
-        bool found_user = false;
-        arena_spend(arena, 1 + p->stack_len[i]);
-        for (uint32_t k = p->stack_len[i]; k-- > 0;) {
-            if (prune[frames[k]] == KEPT) {
-                found_user = true;
-            } else if (found_user) {
-                cut_leaves(to, i, prune[frames[k]] == WHOLE ? k + 1 : k);
-                break;
-            }
-        }
-    }
-    return to;
+    return apply_rule(to, (struct stack_rule){cut_uninteresting, prune, NULL});
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "model/events.h"
+#include "model/stream.h"
 #include "model/units.h"
 
 static bool same_value_type(const struct model_profile *a, struct model_value_type x,
@@ -66,6 +67,8 @@ struct model_profile *model_scale(const struct model_profile *p, const double *r
     bool changes = false;
     for (uint32_t t = 0; t < p->n_types; t++)
         changes |= ratios[t] != 1;
+    if (changes)
+        p = model_decode_samples(p, arena);
     struct model_profile *to = model_profile_derive(p, arena);
     if (!changes)
         return to;
@@ -108,6 +111,8 @@ static struct model_profile *keep_types(const struct model_profile *p, const str
         if (name == p->default_type)
             default_type = p->default_type;
     }
+    if (changes)
+        p = model_decode_samples(p, arena);
     struct model_profile *to = model_profile_derive(p, arena);
     if (!changes)
         return to;

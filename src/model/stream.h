@@ -3,6 +3,7 @@
 // n_samples and n_types, but no columns; model_decode_samples adds them.
 #pragma once
 
+#include "base/out.h"
 #include "model/parallel.h"
 #include "model/profile.h"
 
@@ -34,9 +35,18 @@ struct model_stream {
     void (*decode)(const struct model_stream *stream, struct model_profile *p);
 };
 
-// Returns p, or a derived profile with columns if p's samples are encoded.
-const struct model_profile *model_decode_samples(const struct model_profile *p,
-                                                 struct arena *arena);
+// Returns p, or a derived profile with columns if p's samples are encoded. Inline, so that libkiln,
+// which has no encoded samples, links none of stream.c.
+static inline const struct model_profile *model_decode_samples(const struct model_profile *p,
+                                                               struct arena *arena)
+{
+    if (!p->stream)
+        return p;
+    struct model_profile *to = model_profile_derive(p, arena);
+    to->stream = NULL;
+    p->stream->decode(p->stream, to);
+    return to;
+}
 
 // Returns the number of threads that model_each_window uses for p.
 unsigned model_window_workers(const struct model_profile *p);
@@ -48,3 +58,11 @@ void model_each_window(const struct model_profile *p, struct arena *arena, unsig
                        void (*visit)(void *context, struct parallel_worker *worker,
                                      const struct model_profile *window, size_t first),
                        void *context);
+
+// Calls write for such windows on several threads, and take for what it wrote, in the order of the
+// samples. Calls of take do not overlap; they may use arena. Fails through the arena.
+void model_each_in_order(const struct model_profile *p, struct arena *arena, unsigned what,
+                         void (*write)(void *context, struct parallel_worker *worker,
+                                       const struct model_profile *window, size_t first,
+                                       struct out *text),
+                         void (*take)(void *context, struct str text), void *context);

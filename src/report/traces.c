@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "model/stream.h"
 #include "model/units.h"
 
 void report_comments(struct report *r, struct out *out)
@@ -16,17 +17,28 @@ void report_comments(struct report *r, struct out *out)
 }
 
 // Builds the text of labels: each key becomes a piece with all its values; complete pieces are
-// sorted and joined.
+// sorted and joined. Each thread has one.
 struct label_text {
     const struct report *r;
-    struct out scratch, text;
+    const struct model_profile *p; // the window
+    struct arena *arena;
+    struct out scratch, text; // pieces; rendered sets
+    size_t piece;             // where the current piece begins in scratch
     struct str *pieces;
     size_t n, cap;
-    struct str *rendered; // by label set; p NULL: not yet
+    size_t window; // first sample + 1
+    // By label set: the window that it was rendered for, and where its text is.
+    struct rendered_set {
+        size_t window, from, n;
+    } * rendered;
+    size_t cap_rendered;
 };
 
 static void sort_and_join(struct label_text *t, struct out *out, const char *separator)
 {
+    const char *at = t->scratch.p;
+    for (size_t i = 0; i < t->n; at += t->pieces[i++].n)
+        t->pieces[i].p = at;
     if (t->n)
         qsort(t->pieces, t->n, sizeof *t->pieces, str_compare);
     for (size_t i = 0; i < t->n; i++) {
@@ -34,15 +46,14 @@ static void sort_and_join(struct label_text *t, struct out *out, const char *sep
             out_text(out, separator);
         out_str(out, t->pieces[i]);
     }
-    t->n = 0;
+    t->n = t->piece = t->scratch.n = 0;
 }
 
 static void end_piece(struct label_text *t)
 {
-    struct arena *arena = t->r->arena;
-    t->pieces = arena_push(arena, t->pieces, t->n, &t->cap, sizeof *t->pieces);
-    t->pieces[t->n++] = (struct str){arena_copy(arena, t->scratch.p, t->scratch.n), t->scratch.n};
-    t->scratch.n = 0;
+    t->pieces = arena_push(t->arena, t->pieces, t->n, &t->cap, sizeof *t->pieces);
+    t->pieces[t->n++] = (struct str){NULL, t->scratch.n - t->piece};
+    t->piece = t->scratch.n;
 }
 
 static bool units_given(const struct model_profile *p, const struct model_label_set *set,
@@ -66,7 +77,7 @@ struct label_style {
 static void trace_number(struct label_text *t, const struct model_label *l, bool with_unit)
 {
     char text[256];
-    struct str unit = model_str(t->r->p, t->r->o.label_units[l->key]);
+    struct str unit = model_str(t->p, t->r->o.label_units[l->key]);
     out_write(&t->scratch, text, units_label(text, sizeof text, l->number, unit, STR("auto")));
 }
 
@@ -75,7 +86,7 @@ static void raw_number(struct label_text *t, const struct model_label *l, bool w
     out_i64(&t->scratch, l->number);
     if (with_unit) {
         out_char(&t->scratch, ' ');
-        out_str(&t->scratch, model_str(t->r->p, l->unit));
+        out_str(&t->scratch, model_str(t->p, l->unit));
     }
 }
 
@@ -85,7 +96,7 @@ static const struct label_style raw_style = {0, ":[", "]", raw_number};
 static void put_label_pieces(struct label_text *t, const struct model_label_set *set, bool numbers,
                              const struct label_style *style)
 {
-    const struct model_profile *p = t->r->p;
+    const struct model_profile *p = t->p;
     for (uint32_t i = 0; i < set->n;) {
         const struct model_label *l = &p->labels[set->first + i];
         uint32_t key = l->key;
@@ -112,29 +123,23 @@ static void put_label_pieces(struct label_text *t, const struct model_label_set 
     }
 }
 
-// The text of a sample's labels, rendered once per label set.
+// The text of a sample's labels, rendered once per label set of the window.
 static struct str sample_labels_text(struct label_text *t, size_t sample,
                                      void (*render)(struct label_text *,
                                                     const struct model_label_set *, struct out *))
 {
-    const struct model_profile *p = t->r->p;
+    const struct model_profile *p = t->p;
     if (!p->label_set)
         return STR("");
     uint32_t set = p->label_set[sample];
-    if (!t->rendered[set].p) {
-        t->text.n = 0;
+    struct rendered_set *rendered = &t->rendered[set];
+    if (rendered->window != t->window) {
+        rendered->window = t->window;
+        rendered->from = t->text.n;
         render(t, &p->label_sets[set], &t->text);
-        t->rendered[set] = (struct str){arena_copy(t->r->arena, t->text.p, t->text.n), t->text.n};
+        rendered->n = t->text.n - rendered->from;
     }
-    return t->rendered[set];
-}
-
-static void label_text_init(struct label_text *t, const struct report *r)
-{
-    *t = (struct label_text){.r = r};
-    out_init_arena(&t->scratch, r->arena);
-    out_init_arena(&t->text, r->arena);
-    t->rendered = arena_array(r->arena, r->p->n_label_sets + 1, sizeof *t->rendered);
+    return (struct str){t->text.p + rendered->from, rendered->n};
 }
 
 static void render_trace_labels(struct label_text *t, const struct model_label_set *set,
@@ -159,6 +164,43 @@ static void render_raw_labels(struct label_text *t, const struct model_label_set
     }
 }
 
+// A report that writes every sample.
+struct sample_listing {
+    const struct report *r;
+    struct out *out;
+    const struct str *locations;              // their text
+    struct label_text *labels[PARALLEL_MOST]; // by worker
+};
+
+static void take_listing(void *context, struct str text)
+{
+    struct sample_listing *listing = context;
+    out_str(listing->out, text);
+}
+
+static struct label_text *begin_label_text(struct sample_listing *listing,
+                                           struct parallel_worker *worker,
+                                           const struct model_profile *window, size_t first)
+{
+    struct label_text **mine = &listing->labels[worker->index];
+    if (!*mine) {
+        *mine = arena_alloc(worker->arena, sizeof **mine);
+        (*mine)->r = listing->r;
+        (*mine)->arena = worker->arena;
+        out_init_arena(&(*mine)->scratch, worker->arena);
+        out_init_arena(&(*mine)->text, worker->arena);
+    }
+    struct label_text *t = *mine;
+    t->p = window;
+    t->window = first + 1;
+    t->text.n = 0;
+    if (window->n_label_sets > t->cap_rendered) {
+        t->cap_rendered = (size_t)window->n_label_sets + window->n_label_sets / 4;
+        t->rendered = arena_array(worker->arena, t->cap_rendered, sizeof *t->rendered);
+    }
+    return t;
+}
+
 // Renders the lines of each location as they appear in a trace. Where a trace begins, the value
 // replaces the first ten columns, which are blank.
 static struct str *render_locations(struct graph *g)
@@ -181,21 +223,21 @@ static struct str *render_locations(struct graph *g)
     return texts;
 }
 
-void report_traces(struct report *r, struct out *out)
+static const char trace_separator[] =
+    "-----------+-------------------------------------------------------\n";
+
+static void write_traces(void *context, struct parallel_worker *worker,
+                         const struct model_profile *p, size_t first, struct out *out)
 {
-    static const char separator[] =
-        "-----------+-------------------------------------------------------\n";
-    const struct model_profile *p = r->p;
-    const struct str *texts = render_locations(graph_new_nodes(r));
-    struct label_text labels;
-    label_text_init(&labels, r);
-    out_str(out, report_profile_labels(r));
-    out_char(out, '\n');
+    struct sample_listing *listing = context;
+    const struct report *r = listing->r;
+    const struct str *texts = listing->locations;
+    struct label_text *labels = begin_label_text(listing, worker, p, first);
     for (size_t s = 0; s < p->n_samples; s++) {
         if (p->stack_len[s] == 0)
             continue;
-        out_write(out, separator, sizeof separator - 1);
-        out_str(out, sample_labels_text(&labels, s, render_trace_labels));
+        out_write(out, trace_separator, sizeof trace_separator - 1);
+        out_str(out, sample_labels_text(labels, s, render_trace_labels));
         const int64_t *values = model_values(p, s);
         int64_t v = values[r->o.type], d = r->o.mean ? values[0] : 0;
         report_put_value(r, out, graph_value(v, d), 10);
@@ -204,7 +246,18 @@ void report_traces(struct report *r, struct out *out)
         for (uint32_t i = 1; i < p->stack_len[s]; i++)
             out_str(out, texts[frames[i]]);
     }
-    out_write(out, separator, sizeof separator - 1);
+}
+
+void report_traces(struct report *r, struct out *out)
+{
+    struct sample_listing *listing = arena_alloc(r->arena, sizeof *listing);
+    listing->r = r;
+    listing->out = out;
+    listing->locations = render_locations(graph_new_nodes(r));
+    out_str(out, report_profile_labels(r));
+    out_char(out, '\n');
+    model_each_in_order(r->p, r->arena, MODEL_WITH_LABELS, write_traces, take_listing, listing);
+    out_write(out, trace_separator, sizeof trace_separator - 1);
 }
 
 // --- raw ---
@@ -358,15 +411,11 @@ static void raw_mapping(const struct model_profile *p, const struct model_mappin
                m->has_line_numbers ? "[LN]" : "", m->has_inline_frames ? "[IN]" : "");
 }
 
-void report_raw(struct report *r, struct out *out)
+static void write_raw_samples(void *context, struct parallel_worker *worker,
+                              const struct model_profile *p, size_t first, struct out *out)
 {
-    const struct model_profile *p = r->p;
-    struct label_text labels;
-    label_text_init(&labels, r);
-    struct str *ids = arena_array(r->arena, p->n_locations + 1, sizeof *ids);
-    for (uint32_t i = 0; i < p->n_locations; i++)
-        ids[i] = str_from(arena_printf(r->arena, "%llu ", (unsigned long long)p->locations[i].id));
-    raw_header(r, out);
+    struct sample_listing *listing = context;
+    struct label_text *labels = begin_label_text(listing, worker, p, first);
     for (size_t s = 0; s < p->n_samples; s++) {
         for (uint32_t t = 0; t < p->n_types; t++) {
             out_char(out, ' ');
@@ -375,10 +424,24 @@ void report_raw(struct report *r, struct out *out)
         out_text(out, ": ");
         const uint32_t *frames = model_stack(p, s);
         for (uint32_t i = 0; i < p->stack_len[s]; i++)
-            out_str(out, ids[frames[i]]);
+            out_str(out, listing->locations[frames[i]]);
         out_char(out, '\n');
-        out_str(out, sample_labels_text(&labels, s, render_raw_labels));
+        out_str(out, sample_labels_text(labels, s, render_raw_labels));
     }
+}
+
+void report_raw(struct report *r, struct out *out)
+{
+    const struct model_profile *p = r->p;
+    struct str *ids = arena_array(r->arena, p->n_locations + 1, sizeof *ids);
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        ids[i] = str_from(arena_printf(r->arena, "%llu ", (unsigned long long)p->locations[i].id));
+    struct sample_listing *listing = arena_alloc(r->arena, sizeof *listing);
+    listing->r = r;
+    listing->out = out;
+    listing->locations = ids;
+    raw_header(r, out);
+    model_each_in_order(p, r->arena, MODEL_WITH_LABELS, write_raw_samples, take_listing, listing);
     out_text(out, "Locations\n");
     for (uint32_t i = 0; i < p->n_locations; i++)
         raw_location(p, &p->locations[i], out);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -169,12 +170,13 @@ static void reports_do_not_depend_on_threads(void **state)
 {
     struct str bytes = make_encoded();
     struct err e = {.message = ""};
-    static const enum report_format formats[] = {REPORT_TEXT, REPORT_TREE, REPORT_TAGS,
-                                                 REPORT_TOPPROTO};
+    static const enum report_format formats[] = {REPORT_TEXT,     REPORT_TREE,   REPORT_TAGS,
+                                                 REPORT_TOPPROTO, REPORT_TRACES, REPORT_RAW};
+    enum { N = sizeof formats / sizeof *formats };
     const struct model_profile *serial =
         codec_read_pprof(arena, (const uint8_t *)bytes.p, bytes.n, &e);
-    char *expected[4];
-    for (size_t i = 0; i < 4; i++)
+    char *expected[N];
+    for (size_t i = 0; i < N; i++)
         expected[i] = report_on(serial, formats[i]);
     for (unsigned threads = 1; threads <= 5; threads += 2) {
         for (int keeps_encoded = 0; keeps_encoded < 2; keeps_encoded++) {
@@ -184,13 +186,109 @@ static void reports_do_not_depend_on_threads(void **state)
                                                                 bytes.n, NULL, &parallel, NULL, &e);
             assert_non_null(p);
             assert_int_equal(p->stream != NULL, keeps_encoded);
-            for (size_t i = 0; i < 4; i++)
+            for (size_t i = 0; i < N; i++)
                 assert_string_equal(report_on(p, formats[i]), expected[i]);
             assert_string_equal(stacks_text(model_decode_samples(p, arena), arena),
                                 stacks_text(serial, arena));
             parallel_allow(1);
         }
     }
+}
+
+struct slow_output {
+    unsigned stops_at;
+    struct out out;
+};
+
+static void take_slow_output(void *context, struct str text)
+{
+    struct slow_output *slow = context;
+    if (slow->out.n > slow->stops_at * 8)
+        arena_fail(arena, "stopped");
+    out_str(&slow->out, text);
+}
+
+static void write_slowly(void *context, struct parallel_worker *worker,
+                         const struct model_profile *window, size_t first, struct out *out)
+{
+    const struct slow_output *slow = context;
+    if (first * 7919 % 11 == 0)
+        usleep((useconds_t)(first % 400));
+    for (size_t i = 0; i < window->n_samples; i++)
+        out_printf(out, "%zu ", first + i);
+    if (first + window->n_samples > slow->stops_at)
+        arena_fail(worker->arena, "stopped");
+}
+
+// Some windows take long, so that others wait with all their buffers.
+static void output_has_the_order_of_the_samples(void **state)
+{
+    struct str bytes = make_encoded();
+    struct err e = {.message = ""};
+    struct codec_parallel parallel = {.threads = 60, .keeps_encoded = true};
+    struct out expected;
+    parallel_allow(60);
+    const struct model_profile *p =
+        codec_read_parallel(arena, (const uint8_t *)bytes.p, bytes.n, NULL, &parallel, NULL, &e);
+    out_init_arena(&expected, arena);
+    for (size_t i = 0; i < p->n_samples; i++)
+        out_printf(&expected, "%zu ", i);
+    for (int run = 0; run < 60; run++) {
+        struct slow_output slow = {.stops_at = run % 4 ? 1u << 20 : 40u * (unsigned)run};
+        struct arena_trap trap;
+        out_init_arena(&slow.out, arena);
+        parallel_allow(2 + (unsigned)run % 6);
+        if (ARENA_TRY(arena, trap)) {
+            arena_caught(arena, &e);
+            assert_string_equal(e.message, "stopped");
+            assert_int_equal(run % 4, 0);
+            continue;
+        }
+        model_each_in_order(p, arena, 0, write_slowly, take_slow_output, &slow);
+        arena_try_end(arena);
+        assert_int_not_equal(run % 4, 0);
+        assert_int_equal(slow.out.n, expected.n);
+        assert_memory_equal(slow.out.p, expected.p, expected.n);
+    }
+    parallel_allow(1);
+}
+
+static const struct model_profile *filter_stacks(const struct model_profile *p, int which)
+{
+    bool matched[4];
+    struct err e = {.message = ""};
+    struct model_regex *some = model_regex_new(arena, "some", STR("f1?[0-9]$"), &e),
+                       *other = model_regex_new(arena, "other", STR("[47]$"), &e);
+    if (which == 0)
+        return model_filter_frames(p, some, other, NULL, NULL, matched, arena);
+    if (which == 1)
+        return model_filter_frames(p, NULL, NULL, other, NULL, matched, arena);
+    if (which == 2)
+        return model_show_from(model_prune_from(p, some, arena), other, matched, arena);
+    struct model_profile *to = model_profile_derive(p, arena);
+    to->drop_frames = model_intern(p->strings, STR("f.*[0-4]|g.*"));
+    return model_drop_uninteresting(to, arena);
+}
+
+static void filters_leave_samples_encoded(void **state)
+{
+    struct str bytes = make_encoded();
+    struct err e = {.message = ""};
+    struct codec_parallel parallel = {.threads = 3, .keeps_encoded = true};
+    parallel_allow(3);
+    for (int which = 0; which < 4; which++) {
+        const struct model_profile *serial =
+            filter_stacks(codec_read_pprof(arena, (const uint8_t *)bytes.p, bytes.n, &e), which);
+        const struct model_profile *p =
+            filter_stacks(codec_read_parallel(arena, (const uint8_t *)bytes.p, bytes.n, NULL,
+                                              &parallel, NULL, &e),
+                          which);
+        assert_non_null(p->stream);
+        assert_in_range(serial->n_samples, 1, 3000);
+        assert_string_equal(stacks_text(model_decode_samples(p, arena), arena),
+                            stacks_text(serial, arena));
+    }
+    parallel_allow(1);
 }
 
 static void decode_changed(const struct model_profile *p)
@@ -234,6 +332,8 @@ int main(void)
         cmocka_unit_test(numbers_of_threads),
         cmocka_unit_test(the_affinity_mask_counts),
         cmocka_unit_test(reports_do_not_depend_on_threads),
+        cmocka_unit_test(output_has_the_order_of_the_samples),
+        cmocka_unit_test(filters_leave_samples_encoded),
         cmocka_unit_test(changed_data_is_detected),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);
