@@ -191,6 +191,8 @@ void capture_leave_alternate_stacks(void);
 void capture_interposes_sigaction(void);
 // Declares that the program's threads call capture_arm_started. Call it before the first start.
 void capture_interposes_threads(void);
+// Counts threads that have not called it yet, including those about to be created.
+void capture_count_starting(int change);
 // Returns whether our SIGPROF handler is installed. Signal-safe.
 bool capture_has_handler(void);
 // Whether the program has blocked SIGPROF in the calling thread while the kernel has not. A SIGPROF

@@ -138,10 +138,17 @@ static bool slice_may_continue(void *context)
 static _Atomic int64_t unknown_tasks;
 static _Atomic bool pass_unfinished;
 
+static _Atomic int32_t starting_threads;
+
+void capture_count_starting(int change)
+{
+    atomic_fetch_add(&starting_threads, change);
+}
+
 static int64_t count_unknown(uint64_t tasks)
 {
     return (int64_t)tasks - (int64_t)atomic_load(&capture_state.n_live) -
-           (int64_t)own_threads_starting();
+           (int64_t)own_threads_starting() - atomic_load(&starting_threads);
 }
 
 bool capture_threads_changed(void)
@@ -295,6 +302,7 @@ void scan_threads(bool whole)
 
 void scan_after_fork_in_child(void)
 {
+    atomic_store(&starting_threads, 0);
     pass_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 

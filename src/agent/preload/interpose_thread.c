@@ -57,6 +57,7 @@ static struct start begin_started_thread(struct start *s)
     atomic_store_explicit(&s->taken, false, memory_order_release);
     if (!program_has_own_locks())
         capture_arm_started(mine.base, mine.size, mine.guard);
+    capture_count_starting(-1);
     // The creating thread has blocked SIGPROF for it: see mask_begin_start.
     if (mine.blocks && !sandbox_confines_caller())
         mask_end_start();
@@ -118,7 +119,14 @@ static struct start *prepare_start(const pthread_attr_t *attributes, void (*rout
     s->sandbox = sandbox_of_caller();
     s->blocks = has_own_mask(attributes) ? 0 : capture_blocks();
     set_start_stack(s, attributes);
+    capture_count_starting(1);
     return s;
+}
+
+static void discard_start(struct start *s)
+{
+    atomic_store_explicit(&s->taken, false, memory_order_release);
+    capture_count_starting(-1);
 }
 
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
@@ -131,7 +139,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     if (masked)
         mask_end_start();
     if (s && result)
-        atomic_store_explicit(&s->taken, false, memory_order_release);
+        discard_start(s);
     return result;
 }
 
@@ -157,7 +165,7 @@ EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument)
     if (masked)
         mask_end_start();
     if (s && result != thrd_success)
-        atomic_store_explicit(&s->taken, false, memory_order_release);
+        discard_start(s);
     return result;
 }
 
