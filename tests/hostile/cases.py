@@ -94,6 +94,14 @@ def lacks_perf():
     return None
 
 
+def lacks_fanotify():
+    fd = ctypes.CDLL(None, use_errno=True).fanotify_init(0, 0)
+    if fd < 0:
+        return f'fanotify_init: {os.strerror(ctypes.get_errno())}'
+    os.close(fd)
+    return None
+
+
 def lacks_pid_namespaces():
     new_pid_namespace = 0x20000000
 
@@ -370,7 +378,7 @@ CASES = [
     Case('limits', 'cpu', modes=('profiled', 'run')),
     Case('short_threads', '3000'),
     # Not static: libkiln.a finds threads in the kernel's list.
-    Case('watched_tasks', modes=PRELOADED + ('shared', 'listen', 'heap'), always=('run',)),
+    Case('watched_tasks', modes=PRELOADED + ('shared', 'listen', 'heap'), always=('run',), skip=lacks_fanotify),
     Case('many_threads', '2000'),
     Case('many_threads', '8500', modes=('profiled', 'run')),
 
