@@ -292,6 +292,22 @@ static int read_heap(struct harvest *h, const struct journal_part *part, bool al
     return put_in_basket(&h->heap, arena, p, e);
 }
 
+// Reads into zeroed memory. Skips pages that were never written, most of a part with a heap
+// profile.
+static bool read_written_pages(int fd, uint8_t *to, size_t n, off_t at)
+{
+    off_t from = at, end = at + (off_t)n;
+    while (from < end && (from = lseek(fd, from, SEEK_DATA)) >= 0 && from < end) {
+        off_t hole = lseek(fd, from, SEEK_HOLE);
+        if (hole < 0 || hole > end)
+            hole = end;
+        if (!read_journal_at(fd, to + (from - at), (size_t)(hole - from), from))
+            return false;
+        from = hole;
+    }
+    return from >= 0 || errno == ENXIO;
+}
+
 // Shared memory does not count for RLIMIT_DATA, which may be as low as the program can bear.
 static void free_data(uint8_t *data, size_t n)
 {
@@ -306,7 +322,7 @@ static uint8_t *read_data(const struct harvest *h, size_t index, size_t n, struc
                          MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED)
         data = NULL;
-    if (data && read_journal_at(h->fd, data, n, part_at(index)))
+    if (data && read_written_pages(h->fd, data, n, part_at(index)))
         return data;
     free_data(data, n);
     err_set(e, "out of memory: cannot read %zu MiB of samples", n >> 20);

@@ -68,10 +68,24 @@ struct symbol_profile_options run_names_options(struct run_names *names)
     return options;
 }
 
-// The result is discarded and symbolized again at the end; the open files with their tables remain.
+// Reads the DWARF that the addresses need. The symbols of all addresses are found in one pass at
+// the end; looking for one brings the table into memory.
+static void prepare_file(struct symbol_file *file, const struct symbol_options *options,
+                         const uint64_t *addrs, size_t n, symbol_each_fn *call, void *ctx,
+                         struct arena *arena)
+{
+    struct symbol_frame frames[SYMBOL_FRAMES_MAX];
+    bool dwarf = symbol_debug_path(file);
+    elf_find_symbols(symbol_elf(file), addrs, dwarf ? n : n > 0);
+    for (size_t i = 0; dwarf && i < n; i++)
+        symbol_lookup(file, addrs[i], frames, SYMBOL_FRAMES_MAX);
+}
+
+// The open files with their tables remain.
 static void open_process_files(struct run_names *names, size_t index)
 {
     struct symbol_profile_options options = run_names_options(names);
+    options.lookup = prepare_file;
     struct err ignored;
     struct arena *arena = arena_new(0);
     struct model_profile *p = arena ? harvest_peek(names->harvest, index, arena, &ignored) : NULL;

@@ -27,8 +27,10 @@ struct elf {
     uint32_t n_symbols;
     bool symbols_ready;
     unsigned lookups;
-    struct elf_order *order;
+    struct elf_order *order; // all symbols by address, or NULL
     uint32_t n_order;
+    struct elf_order *found; // the symbols of some addresses
+    size_t n_found;
     uint32_t *files; // STT_FILE symbols in order; built together with order
     uint32_t n_files;
 };

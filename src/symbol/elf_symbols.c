@@ -9,8 +9,8 @@ struct elf_order {
     uint32_t symbol;
 };
 
-// Scanning all symbols for one address costs about a tenth of sorting them.
-enum { SCANS_BEFORE_SORTING = 8, PASS_BYTES = 2 << 20 };
+// A pass over all symbols costs about a tenth of sorting them.
+enum { PASSES_BEFORE_SORTING = 8, PASS_BYTES = 2 << 20 };
 // Symbols of a mapped file between releases of its pages: 24 MiB.
 enum { MAPPED_PASS = 1 << 20 };
 
@@ -59,14 +59,14 @@ static void limit_pass_pages(struct elf *elf, uint32_t i)
 }
 
 // aarch64 marks code and data with special symbols ($x, $d).
-static bool is_marker(const struct elf *elf, const Elf64_Sym *s)
+static bool is_marker(const struct elf *elf, uint32_t name)
 {
     if (elf->machine != EM_AARCH64 && elf->machine != EM_RISCV)
         return false;
-    if (s->st_name >= elf->strings.n)
+    if (name >= elf->strings.n)
         return false;
-    bytes_need(elf->strings, s->st_name, 1);
-    return elf->strings.p[s->st_name] == '$';
+    bytes_need(elf->strings, name, 1);
+    return elf->strings.p[name] == '$';
 }
 
 static inline bool is_lookup_symbol(const struct elf *elf, const Elf64_Sym *s)
@@ -78,7 +78,7 @@ static inline bool is_lookup_symbol(const struct elf *elf, const Elf64_Sym *s)
         return false;
     if (!(elf->sections[s->st_shndx].flags & SHF_ALLOC))
         return false;
-    return !is_marker(elf, s);
+    return !is_marker(elf, s->st_name);
 }
 
 // Returns the last STT_FILE symbol before a symbol, to which the local symbols after it belong; 0
@@ -142,7 +142,7 @@ static void sort_symbols(struct elf *elf)
         return;
     size_t n = 0;
     // A sentinel at 0, where no symbol is: the table exists even without STT_FILE symbols.
-    bool has_files = add_file_symbol(elf, 0);
+    bool has_files = !elf->files && add_file_symbol(elf, 0);
     for (uint32_t i = 1; i < elf->n_symbols; i++) {
         Elf64_Sym s = symbol_get(elf, i);
         if (has_files && ELF64_ST_TYPE(s.st_info) == STT_FILE)
@@ -175,7 +175,9 @@ static void sort_symbols(struct elf *elf)
     if (!elf->order)
         elf->order = (struct elf_order *)pairs;
     elf->n_order = (uint32_t)kept;
-    elf->memory += (kept + 1) * sizeof *elf->order + 2 * elf->n_files * sizeof *elf->files;
+    elf->memory += (kept + 1) * sizeof *elf->order;
+    if (has_files)
+        elf->memory += 2 * elf->n_files * sizeof *elf->files;
 }
 
 size_t elf_sorting_size(struct elf *elf)
@@ -194,7 +196,9 @@ void elf_expect_lookups(struct elf *elf)
 void elf_symbols_free(struct elf *elf)
 {
     free(elf->order);
-    elf->order = NULL;
+    free(elf->found);
+    elf->order = elf->found = NULL;
+    elf->n_found = 0;
     forget_files(elf);
 }
 
@@ -218,25 +222,152 @@ static uint32_t scan_for(struct elf *elf, uint64_t addr)
     return best;
 }
 
-static uint32_t search_for(const struct elf *elf, uint64_t addr)
+// Returns the number of entries whose address is at most addr.
+static size_t count_up_to(const struct elf_order *entries, size_t n, uint64_t addr)
 {
-    size_t low = 0, high = elf->n_order;
+    size_t low = 0, high = n;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (elf->order[middle].addr <= addr)
+        if (entries[middle].addr <= addr)
             low = middle + 1;
         else
             high = middle;
     }
-    return low ? elf->order[low - 1].symbol : 0;
+    return low;
+}
+
+// --- the symbols of given addresses ---
+
+// Returns whether the symbol of addr is known already.
+static bool recall_symbol(const struct elf *elf, uint64_t addr, uint32_t *symbol)
+{
+    size_t n = count_up_to(elf->found, elf->n_found, addr);
+    if (n == 0 || elf->found[n - 1].addr != addr)
+        return false;
+    *symbol = elf->found[n - 1].symbol;
+    return true;
+}
+
+// The best symbol so far of those that begin after the previous address.
+struct candidate {
+    uint64_t addr, size;
+    uint32_t symbol; // 0: none
+};
+
+// Wanted addresses, which ascend. A bucket is a range of 1 << shift addresses from the first one
+// on; before has, for each bucket and for the end, the number of wanted addresses before it.
+enum { BUCKETS = 4096 };
+struct pass {
+    struct elf_order *wanted;
+    size_t n;
+    unsigned shift;
+    uint32_t before[BUCKETS + 1];
+    struct candidate best[];
+};
+
+static struct pass *new_pass(struct elf_order *wanted, size_t n)
+{
+    struct pass *p = n < UINT32_MAX ? calloc(1, sizeof *p + n * sizeof *p->best) : NULL;
+    if (!p)
+        return NULL;
+    p->wanted = wanted;
+    p->n = n;
+    while ((wanted[n - 1].addr - wanted[0].addr) >> p->shift >= BUCKETS)
+        p->shift++;
+    size_t i = 0;
+    for (uint64_t bucket = 0; bucket <= BUCKETS; bucket++) {
+        while (i < n && (wanted[i].addr - wanted[0].addr) >> p->shift < bucket)
+            i++;
+        p->before[bucket] = (uint32_t)i;
+    }
+    return p;
+}
+
+// Returns the first wanted address from addr on, which is at most the last one.
+static size_t next_wanted(const struct pass *p, uint64_t addr)
+{
+    if (addr <= p->wanted[0].addr)
+        return 0;
+    uint64_t bucket = (addr - p->wanted[0].addr) >> p->shift;
+    size_t from = p->before[bucket];
+    return from + count_up_to(p->wanted + from, p->before[bucket + 1] - from, addr - 1);
+}
+
+static void pass_over_symbols(struct elf *elf, struct pass *p)
+{
+    uint64_t last = p->wanted[p->n - 1].addr;
+    bool lists_files = !elf->files && add_file_symbol(elf, 0); // a sentinel, as for sorting
+    for (uint32_t i = 1; i < elf->n_symbols; i++) {
+        Elf64_Sym s = symbol_get(elf, i);
+        limit_pass_pages(elf, i);
+        if (lists_files && ELF64_ST_TYPE(s.st_info) == STT_FILE)
+            lists_files = add_file_symbol(elf, i);
+        if (s.st_value > last || !is_lookup_symbol(elf, &s))
+            continue;
+        struct candidate *c = &p->best[next_wanted(p, s.st_value)];
+        if (c->symbol && (s.st_value < c->addr || (s.st_value == c->addr && s.st_size < c->size)))
+            continue;
+        *c = (struct candidate){s.st_value, s.st_size, i};
+    }
+    if (lists_files)
+        elf->memory += 2 * elf->n_files * sizeof *elf->files;
+    uint32_t symbol = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        symbol = p->best[i].symbol ? p->best[i].symbol : symbol;
+        p->wanted[i].symbol = symbol;
+    }
+}
+
+// Adds entries with other addresses, which ascend too. Returns false if out of memory.
+static bool remember_symbols(struct elf *elf, const struct elf_order *entries, size_t n)
+{
+    size_t old = elf->n_found;
+    struct elf_order *all = realloc(elf->found, (old + n) * sizeof *all);
+    if (!all)
+        return false;
+    elf->found = all;
+    elf->n_found += n;
+    elf->memory += n * sizeof *all;
+    for (size_t i = old + n; n; i--)
+        all[i - 1] = old && all[old - 1].addr > entries[n - 1].addr ? all[--old] : entries[--n];
+    return true;
+}
+
+void elf_find_symbols(struct elf *elf, const uint64_t *addrs, size_t n)
+{
+    uint32_t known;
+    load_symbol_table(elf);
+    if (elf->order)
+        return;
+    struct elf_order *wanted = malloc((n + 1) * sizeof *wanted);
+    size_t m = 0;
+    for (size_t i = 0; wanted && i < n; i++)
+        if ((m == 0 || wanted[m - 1].addr != addrs[i]) && !recall_symbol(elf, addrs[i], &known))
+            wanted[m++] = (struct elf_order){addrs[i], 0};
+    bool sort = m && elf->lookups++ == PASSES_BEFORE_SORTING;
+    struct pass *pass = m && !sort ? new_pass(wanted, m) : NULL;
+    if (sort) {
+        sort_symbols(elf);
+    } else if (pass) {
+        pass_over_symbols(elf, pass);
+        remember_symbols(elf, wanted, m);
+    }
+    free(pass);
+    free(wanted);
 }
 
 uint32_t elf_symbol_find(struct elf *elf, uint64_t addr)
 {
+    uint32_t symbol;
     load_symbol_table(elf);
-    if (!elf->order && elf->lookups++ == SCANS_BEFORE_SORTING)
+    if (!elf->order && recall_symbol(elf, addr, &symbol))
+        return symbol;
+    if (!elf->order && elf->lookups++ == PASSES_BEFORE_SORTING)
         sort_symbols(elf);
-    return elf->order ? search_for(elf, addr) : scan_for(elf, addr);
+    if (!elf->order)
+        return scan_for(elf, addr);
+    size_t n = count_up_to(elf->order, elf->n_order, addr);
+    return n ? elf->order[n - 1].symbol : 0;
 }
 
 bool elf_symbol_get(struct elf *elf, uint32_t i, uint64_t addr, struct elf_symbol *symbol)

@@ -288,15 +288,16 @@ static void resolve_targets(struct resolution *r, size_t n)
 {
     struct work *w = r->w;
     struct symbol_frame frames[SYMBOL_FRAMES_MAX];
-    if (!w->options->lookup) {
-        for (size_t i = 0; i < n; i++)
-            resolve_target(r, i, frames,
-                           symbol_lookup(w->file, r->targets[i].vaddr, frames, SYMBOL_FRAMES_MAX));
-        return;
-    }
     uint64_t *addrs = arena_array(w->arena, n + 1, sizeof *addrs);
     for (size_t i = 0; i < n; i++)
         addrs[i] = r->targets[i].vaddr;
+    if (!w->options->lookup) {
+        elf_find_symbols(symbol_elf(w->file), addrs, n);
+        for (size_t i = 0; i < n; i++)
+            resolve_target(r, i, frames,
+                           symbol_lookup(w->file, addrs[i], frames, SYMBOL_FRAMES_MAX));
+        return;
+    }
     struct symbol_options options = file_options(w);
     w->options->lookup(w->file, &options, addrs, n, resolve_target, r, w->arena);
 }

@@ -4,7 +4,7 @@
 
 #include "unwind/eh_frame.h"
 
-#define ENTRIES 32
+#define ENTRIES 64
 #define LOOKUPS_MAX 128 // per walk, about 1 to 2 ms: a handler must not run for long
 
 // .eh_frame_hdr as all linkers write it: the address of .eh_frame relative to the field, a count,
@@ -37,39 +37,75 @@ struct scratch {
 };
 _Static_assert(sizeof(struct scratch) <= UNWIND_SCRATCH, "the public size");
 
+// Entries from lo on that may contain an offset: the first one begins at or before it, unless it is
+// the table's first, and the one at hi begins after it. begin and end estimate where they begin.
+struct entry_range {
+    uint32_t lo, hi;
+    int64_t begin, end;
+};
+
+// Returns the first of ENTRIES entries to read. Functions are of similar sizes, so interpolation
+// takes about half as many reads as bisection; every third read bisects, in case they are
+// not.
+static uint32_t next_window(const struct entry_range *r, int64_t offset, unsigned read)
+{
+    uint64_t n = r->hi - r->lo, at = n / 2;
+    if (read % 3 != 2 && offset > r->begin && r->end > offset)
+        at = (uint64_t)(offset - r->begin) * n / (uint64_t)(r->end - r->begin);
+    at = at > ENTRIES / 2 ? at - ENTRIES / 2 : 0;
+    return r->lo + (uint32_t)(at < n - ENTRIES ? at : n - ENTRIES);
+}
+
 // Finds the last entry that begins at or before offset. Returns 1, 0 if there is none, -1 if the
 // table is unreadable.
-static int find_header_entry(struct walk *w, struct scratch *s, uintptr_t table, uint32_t n,
-                             int64_t offset, struct entry *found)
+static int find_header_entry(struct walk *w, struct scratch *s, uintptr_t table,
+                             struct entry_range range, int64_t offset, struct entry *found)
 {
-    while (n > ENTRIES) {
-        uint32_t half = n / 2;
-        if (!step_copy(w, table + half * sizeof *found, s->entries, sizeof *found))
+    struct entry *entries = s->entries;
+    uint32_t at, n;
+    for (unsigned read = 0;; read++) {
+        n = range.hi - range.lo;
+        at = range.lo;
+        if (n > ENTRIES) {
+            at = next_window(&range, offset, read);
+            n = ENTRIES;
+        }
+        if (!step_copy(w, table + at * sizeof *entries, entries, n * sizeof *entries))
             return -1;
-        if (s->entries[0].begin <= offset) {
-            table += half * sizeof *found;
-            n -= half;
+        if (n == range.hi - range.lo)
+            break;
+        if (entries[0].begin > offset) {
+            range.hi = at;
+            range.end = entries[0].begin;
+        } else if (entries[n - 1].begin <= offset) {
+            range.lo = at + n - 1;
+            range.begin = entries[n - 1].begin;
         } else {
-            n = half;
+            break;
         }
     }
-    if (!step_copy(w, table, s->entries, n * sizeof *found))
-        return -1;
-    while (n > 0 && s->entries[n - 1].begin > offset)
+    while (n > 0 && entries[n - 1].begin > offset)
         n--;
     if (n > 0)
-        *found = s->entries[n - 1];
+        *found = entries[n - 1];
     return n > 0;
 }
 
-// Copies an entry of .eh_frame. Returns its size; 0 if it is unreadable or larger than room.
+// Copies an entry of .eh_frame. Returns its size; 0 if it is unreadable or larger than room, which
+// is at least FEW. One read suffices if the entry is small and on one page.
 static size_t copy_frame_entry(struct walk *w, uintptr_t at, uint8_t *to, size_t room)
 {
+    enum { FEW = 128 };
     uint32_t length;
-    if (!step_copy(w, at, &length, sizeof length) || length == 0 || length > room - sizeof length ||
-        !step_copy(w, at, to, length + sizeof length))
+    size_t n = STEP_PAGE - (at & (STEP_PAGE - 1));
+    n = n < sizeof length ? sizeof length : n < FEW ? n : FEW;
+    if (!step_copy(w, at, to, n))
         return 0;
-    return length + sizeof length;
+    __builtin_memcpy(&length, to, sizeof length);
+    if (length == 0 || length > room - sizeof length)
+        return 0;
+    length += sizeof length;
+    return length <= n || step_copy(w, at, to, length) ? length : 0;
 }
 
 static bool has_expression(const struct cfi_state *state)
@@ -147,8 +183,10 @@ static bool lookup_find_rule(struct walk *w, struct scratch *s, const struct loo
     if (h->frame_encoding != 0x1b && h->frame_encoding != 0x03 && h->frame_encoding != 0x3b)
         return false;
     *rule = UNWIND_NONE;
-    int found = find_header_entry(w, s, code->header + sizeof *h, h->count,
-                                  (int64_t)(pc - code->header), &entry);
+    struct entry_range all = {0, h->count, (int64_t)(code->start - code->header),
+                              (int64_t)(code->end - code->header)};
+    int found = find_header_entry(w, s, code->header + sizeof *h, all, (int64_t)(pc - code->header),
+                                  &entry);
     if (found <= 0)
         return found == 0;
     uintptr_t at = code->header + (uintptr_t)(intptr_t)entry.fde;

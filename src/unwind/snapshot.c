@@ -345,12 +345,12 @@ static bool is_same_module(const struct unwind_module *a, const struct unwind_mo
 
 static bool is_table_wanted(const struct unwind_snapshot *s, const struct unwind_module *m)
 {
-    return atomic_load(&s->wants->modules[m - s->modules]) >= STEP_WANTED;
+    return atomic_load(&s->wants->modules[m - s->modules]) >= step_most_lookups(m);
 }
 
 // Takes over from the previous snapshot the module's table, or its number of lookups.
 static const struct unwind_table *reuse_table(const struct unwind_snapshot *previous,
-                                              const struct unwind_module *m, uint8_t *lookups)
+                                              const struct unwind_module *m, uint32_t *lookups)
 {
     const struct unwind_module *old = previous ? unwind_snapshot_find(previous, m->start) : NULL;
     if (!old || !is_same_module(old, m))
@@ -424,14 +424,14 @@ static struct unwind_snapshot *assemble_snapshot(const struct module_scan *l,
     size_t n = n_found_modules(l);
     size_t bytes = sizeof(struct unwind_snapshot) +
                    n * (sizeof(uintptr_t) + sizeof(struct unwind_module)) +
-                   sizeof(struct unwind_wants) + n + l->text.n;
+                   sizeof(struct unwind_wants) + n * sizeof(uint32_t) + l->text.n;
     struct unwind_snapshot *s = process_map(bytes);
     if (!s)
         return NULL;
     struct unwind_module *modules = (struct unwind_module *)(s + 1);
     uintptr_t *starts = (uintptr_t *)(modules + n);
     struct unwind_wants *wants = (struct unwind_wants *)(starts + n);
-    char *text = (char *)wants + sizeof *wants + n;
+    char *text = (char *)(wants->modules + n);
     memcpy(text, l->text.p, l->text.n);
     *s = (struct unwind_snapshot){
         .generation = atomic_fetch_add(&generations, 1) + 1,
@@ -458,11 +458,11 @@ static struct unwind_snapshot *assemble_snapshot(const struct module_scan *l,
         bool known =
             !f->from_maps || f->same ||
             (m->path[0] == '/' && object_bias(m->path, m->file_offset, m->start, &m->bias));
-        uint8_t lookups = 0;
+        uint32_t lookups = 0;
         const struct unwind_table *table = reuse_table(previous, m, &lookups);
         atomic_store(&m->table, table == UNWIND_TABLE_PENDING && !known ? NULL : table);
         atomic_store(&wants->modules[i], lookups);
-        if (lookups >= STEP_WANTED)
+        if (lookups >= step_most_lookups(m))
             atomic_store(&wants->any, UNWIND_WANTS_TABLES);
     }
     return s;

@@ -120,14 +120,15 @@ static void request_build(const struct unwind_snapshot *s, uint32_t what)
         atomic_fetch_or_explicit(&s->wants->any, what, memory_order_relaxed);
 }
 
-void step_request_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint8_t n)
+void step_request_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint32_t n)
 {
     if (!s->wants)
         return;
-    _Atomic uint8_t *lookups = &s->wants->modules[m - s->modules];
-    if (atomic_load_explicit(lookups, memory_order_relaxed) >= STEP_WANTED)
+    _Atomic uint32_t *lookups = &s->wants->modules[m - s->modules];
+    uint32_t most = step_most_lookups(m);
+    if (atomic_load_explicit(lookups, memory_order_relaxed) >= most)
         return;
-    if (atomic_fetch_add_explicit(lookups, n, memory_order_relaxed) + n >= STEP_WANTED)
+    if (atomic_fetch_add_explicit(lookups, n, memory_order_relaxed) + n >= most)
         request_build(s, UNWIND_WANTS_TABLES);
 }
 
@@ -149,11 +150,11 @@ static __attribute__((noinline)) unwind_rule look_up_rule(struct walk *w, unwind
     // The loader did not list the module. If dlopen was about to, it does now. Otherwise the file
     // may have unwind information; use frame pointers until it is read.
     if (!m->header && !lookup_object(pc, &code)) {
-        step_request_table(s, m, STEP_WANTED);
+        step_request_table(s, m, STEP_AT_ONCE);
         return UNWIND_NONE;
     }
     bool found = lookup_rule(w, &code, pc, &rule);
-    step_request_table(s, m, found && rule != STEP_LOOKED_UP ? 1 : STEP_WANTED);
+    step_request_table(s, m, found && rule != STEP_LOOKED_UP ? 1 : STEP_AT_ONCE);
     if (!found)
         return PENDING;
     if (rule != STEP_LOOKED_UP)

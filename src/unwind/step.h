@@ -9,13 +9,17 @@
 #define STEP_PAGES 3
 #define STEP_NO_CALLS (-1)
 
-// Build a table after this many lookups without it: then it costs as much as they did.
-#define STEP_WANTED 32
+// A table is built after this many lookups without it, or one for so many functions of the module.
+// By then they have cost some CPU time, and the table costs two to four times as much.
+#define STEP_LOOKUPS 32
+#define STEP_FUNCTIONS 64
+// As a number of lookups: the table is needed at once.
+#define STEP_AT_ONCE (UINT32_MAX / 2)
 
 // What walks have missed.
 struct unwind_wants {
-    _Atomic uint32_t any;      // UNWIND_WANTS_*; cleared by unwind_snapshot_take_wants
-    _Atomic uint8_t modules[]; // lookups per module, up to slightly more than STEP_WANTED
+    _Atomic uint32_t any;       // UNWIND_WANTS_*; cleared by unwind_snapshot_take_wants
+    _Atomic uint32_t modules[]; // lookups per module, or STEP_AT_ONCE and more
 };
 
 struct unwind_snapshot {
@@ -65,8 +69,16 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value);
 // Copies bytes that may be unmapped meanwhile, by a system call.
 bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n);
 
-// Counts n lookups without the module's table. STEP_WANTED requests the table at once.
-void step_request_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint8_t n);
+// Counts n lookups without the module's table.
+void step_request_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint32_t n);
+
+// The number of lookups after which the module's table is built.
+static inline uint32_t step_most_lookups(const struct unwind_module *m)
+{
+    enum { FUNCTION_BYTES = 8 }; // in .eh_frame_hdr
+    size_t most = m->n_header / (FUNCTION_BYTES * STEP_FUNCTIONS);
+    return most < STEP_LOOKUPS ? STEP_LOOKUPS : most < STEP_AT_ONCE ? (uint32_t)most : STEP_AT_ONCE;
+}
 
 // Returns the module's table, or NULL if it is pending or there is none.
 static inline const struct unwind_table *step_table(const struct unwind_module *m)

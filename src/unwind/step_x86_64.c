@@ -134,7 +134,7 @@ void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *
     const struct unwind_table *table = m ? step_table(m) : NULL;
     if (!table) {
         if (m && atomic_load_explicit(&m->table, memory_order_relaxed))
-            step_request_table(w->snapshot, m, STEP_WANTED);
+            step_request_table(w->snapshot, m, STEP_AT_ONCE);
         return;
     }
     unwind_rule rule = w->snapshot->rules[unwind_table_find(table, (uint32_t)(pc - 1 - m->start))];

@@ -142,6 +142,36 @@ static void symbols_are_chosen_as_llvm_does(void **state)
     elf_free(elf);
 }
 
+// One pass finds the same symbols as single lookups, also if some addresses are known already.
+static void symbols_of_many_addresses(void **state)
+{
+    enum { FIRST = 0x10f0, LAST = 0x1340, STEP = 3 };
+    struct image im;
+    struct elf *one = with_symbols(&im), *many = with_symbols(&im);
+    uint64_t addrs[LAST - FIRST];
+    for (unsigned step = 2 * STEP; step;
+         step /= 2) { // every sixth address, then every third, then all
+        size_t n = 0;
+        for (uint64_t addr = FIRST; addr < LAST; addr += step)
+            addrs[n++] = addr;
+        elf_find_symbols(many, addrs, n);
+        elf_expect_lookups(one);
+        for (size_t i = 0; i < n; i++) {
+            struct elf_symbol a = {0}, b = {0};
+            assert_int_equal(elf_symbol_find(many, addrs[i]), elf_symbol_find(one, addrs[i]));
+            assert_int_equal(elf_symbol_at(many, addrs[i], &a), elf_symbol_at(one, addrs[i], &b));
+            assert_string_equal(a.file ? a.file : "", b.file ? b.file : "");
+        }
+    }
+    // More passes than sorting costs: it is sorted at last.
+    for (unsigned i = 0; i < 20; i++)
+        elf_find_symbols(many, (uint64_t[]){0x2000 + i}, 1);
+    assert_int_equal(elf_symbol_find(many, 0x1100), elf_symbol_find(one, 0x1100));
+    elf_find_symbols(many, NULL, 0);
+    elf_free(one);
+    elf_free(many);
+}
+
 static void what_is_no_elf_file_is_refused_with_a_reason(void **state)
 {
     struct image im;
@@ -294,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(symbols_are_chosen_as_llvm_does),
+        cmocka_unit_test(symbols_of_many_addresses),
         cmocka_unit_test(what_is_no_elf_file_is_refused_with_a_reason),
         cmocka_unit_test(build_id_and_links),
         cmocka_unit_test(compressed_sections_are_unpacked),

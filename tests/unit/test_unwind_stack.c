@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "unwind/step.h"
+#include "unwind/lookup.h"
 
 static struct unwind_snapshot *snapshot;
 
@@ -170,7 +170,9 @@ static void tables_are_built_when_wanted(void **state)
     assert_true(n > 4);
     // A few lookups are cheaper than a table.
     assert_int_equal(unwind_snapshot_take_wants(snapshot), 0);
-    for (int i = 0; i < STEP_WANTED; i++) {
+    assert_int_equal(step_most_lookups(own), STEP_LOOKUPS);
+    assert_true(step_most_lookups(libc) > STEP_LOOKUPS); // it has thousands of functions
+    for (uint32_t i = 0; i < step_most_lookups(libc); i++) {
         memset(&cache, 0, sizeof cache);
         assert_int_equal(here(own_bounds(), pcs, 64, &cache, &why), n);
         assert_int_equal(why, UNWIND_END_ROOT);
@@ -201,6 +203,41 @@ static void tables_are_built_when_wanted(void **state)
     assert_true(pending > 0); // nobody has asked for the loader's
     unwind_snapshot_free(snapshot);
     snapshot = complete;
+}
+
+// Both read the same .eh_frame.
+static void lookups_equal_tables(void **state)
+{
+    static struct unwind_cache cache;
+    const struct unwind_module *m = module_of(snapshot, gnu_get_libc_version);
+    const struct unwind_table *table = step_table(m);
+    const struct lookup_code code = {m->start, m->end, m->header, m->n_header};
+    size_t compared = 0;
+    for (uintptr_t pc = m->start; pc < m->end; pc += 61) {
+        struct walk w = {.snapshot = snapshot, .cache = &cache};
+        unwind_rule rule = UNWIND_NONE,
+                    expected = snapshot->rules[unwind_table_find(table, (uint32_t)(pc - m->start))];
+        cache.lookups = 0;
+        bool found = lookup_rule(&w, &code, pc, &rule);
+        lookup_end(&w);
+        if (unwind_rule_kind(expected) == UNWIND_GENERAL) {
+            assert_true(!found || rule == STEP_LOOKED_UP);
+            continue;
+        }
+        assert_true(found);
+        assert_int_equal(rule, expected);
+        compared += rule != UNWIND_NONE;
+    }
+    assert_true(compared > 10000);
+    // Before the first function, and after the last one.
+    for (int i = 0; i < 2; i++) {
+        struct walk w = {.snapshot = snapshot, .cache = &cache};
+        unwind_rule rule = STEP_LOOKED_UP;
+        cache.lookups = 0;
+        assert_true(lookup_rule(&w, &code, i ? m->end + (1 << 28) : m->start - (1 << 28), &rule));
+        assert_int_equal(rule, UNWIND_NONE);
+        lookup_end(&w);
+    }
 }
 
 // Registers that point anywhere: nothing is read that is not there.
@@ -479,6 +516,7 @@ int main(void)
         cmocka_unit_test(expressions),
         cmocka_unit_test(confined_threads_make_no_calls),
         cmocka_unit_test(tables_are_built_when_wanted),
+        cmocka_unit_test(lookups_equal_tables),
         cmocka_unit_test(lookups_where_copies_are_forbidden),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
