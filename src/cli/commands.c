@@ -449,7 +449,8 @@ static bool is_same_recording(const struct model_profile *a, const struct model_
            memcmp(a->values, b->values, a->n_samples * a->n_types * sizeof *a->values) == 0;
 }
 
-static bool is_repeated(const struct diff_sides *sides, int side, const struct model_profile *p)
+static bool is_repeated_recording(const struct diff_sides *sides, int side,
+                                  const struct model_profile *p)
 {
     size_t first = side ? sides->n[0] : 0;
     for (size_t i = first; i < first + sides->n[side]; i++)
@@ -477,7 +478,7 @@ static int load_argument(struct call *call, const char *argument, struct diff_si
             result = -1;
             break;
         }
-        if (is_repeated(sides, side, p))
+        if (is_repeated_recording(sides, side, p))
             call_note(
                 arena_printf(call->arena, "%s: same recording as another profile; ignored", name));
         else
