@@ -1,6 +1,9 @@
 // Finds the boxes and functions of a diff that changed beyond noise; docs/explanation/diff.md
 // describes the model. The common part of the sides is determined from functions; everything is
 // tested against it.
+#include <math.h>
+
+#include "base/sort.h"
 #include "model/blocks.h"
 #include "model/events.h"
 #include "report/flame_grow.h"
@@ -192,9 +195,51 @@ static void fill_cells(const struct noise *n, int partition, size_t row, struct 
     }
 }
 
-static void mark_flame_rows(const struct noise *n, int partition, const struct stats_fit *fit,
-                            size_t first, size_t count, bool *changed)
+static int compare_p_values(const void *a, const void *b, void *context)
 {
+    const double *p = context;
+    double x = p[*(const size_t *)a], y = p[*(const size_t *)b];
+    return (x > y) - (x < y);
+}
+
+// The largest p-value of a node that is a discovery: the procedure of Benjamini and Hochberg, with
+// one discovery per path from the root. All callers of one culprit changed; if each of them
+// counted, so many true discoveries would allow for false ones elsewhere.
+static double find_nodes_cutoff(const struct noise *n, const double *p, const size_t *nodes,
+                                size_t count)
+{
+    struct arena *scratch = n->scratch;
+    const uint32_t *parent = n->f->parent;
+    size_t *order = arena_array(scratch, count + 1, sizeof *order), found = 0;
+    bool *is_found = arena_array(scratch, n->f->n_nodes + 1, sizeof *is_found);
+    bool *is_above = arena_array(scratch, n->f->n_nodes + 1, sizeof *is_above);
+    double cutoff = -1;
+    for (size_t i = 0; i < count; i++)
+        order[i] = i;
+    sort_items_by(scratch, order, count, sizeof *order, compare_p_values, (void *)(uintptr_t)p);
+    for (size_t i = 0; i < count; i++) {
+        size_t node = nodes[order[i]];
+        is_found[node] = true;
+        found += !is_above[node];
+        for (size_t up = node; up && !is_above[parent[up]];) {
+            up = parent[up];
+            is_above[up] = true;
+            found -= is_found[up];
+        }
+        if (p[order[i]] * (double)count <= STATS_LEVEL * (double)found)
+            cutoff = p[order[i]];
+    }
+    return cutoff;
+}
+
+enum family { NODES, SELF_VALUES, TOTALS };
+
+// n_self: functions whose self values changed, the causes that totals may have.
+static size_t mark_flame_rows(const struct noise *n, int partition, const struct stats_fit *fit,
+                              enum family family, size_t n_self, bool *changed)
+{
+    size_t first = family == NODES ? 0 : family == SELF_VALUES ? n->frames_at : n->totals_at;
+    size_t count = family == NODES ? n->f->n_nodes : n->f->n_frames, n_changed = 0;
     double *p = arena_array(n->scratch, count + 1, sizeof *p);
     size_t *rows = arena_array(n->scratch, count + 1, sizeof *rows), n_rows = 0;
     size_t k = fit->n_profiles[0] + fit->n_profiles[1];
@@ -209,9 +254,18 @@ static void mark_flame_rows(const struct noise *n, int partition, const struct s
         p[n_rows] = stats_test(fit, cells).p;
         rows[n_rows++] = i;
     }
-    stats_adjust(p, p, n_rows, n->scratch);
-    for (size_t i = 0; i < n_rows; i++)
-        changed[rows[i]] &= p[i] <= STATS_LEVEL;
+    double cutoff = STATS_LEVEL;
+    if (family == NODES)
+        cutoff = find_nodes_cutoff(n, p, rows, n_rows);
+    else if (family == TOTALS)
+        cutoff = STATS_LEVEL * fmax((double)n_self, 1) / fmax((double)n_rows, 1);
+    else
+        stats_adjust(p, p, n_rows, n->scratch);
+    for (size_t i = 0; i < n_rows; i++) {
+        changed[rows[i]] &= p[i] <= cutoff;
+        n_changed += p[i] <= cutoff;
+    }
+    return n_changed;
 }
 
 // How much the sides vary beyond sampling if each is treated as one profile.
@@ -254,11 +308,11 @@ static void test_partition(struct noise *n, int partition, struct report_flame_n
         noise->uncertainty =
             fit.agreed[0] > 0 && fit.agreed[1] > 0 ? 1 / fit.agreed[0] + 1 / fit.agreed[1] : 0;
     }
-    mark_flame_rows(n, partition, &fit, 0, f->n_nodes, f->changed);
+    mark_flame_rows(n, partition, &fit, NODES, 0, f->changed);
     if (!f->frame_self)
         return;
-    mark_flame_rows(n, partition, &fit, n->frames_at, f->n_frames, f->frame_self_changed);
-    mark_flame_rows(n, partition, &fit, n->totals_at, f->n_frames, f->frame_total_changed);
+    size_t n_self = mark_flame_rows(n, partition, &fit, SELF_VALUES, 0, f->frame_self_changed);
+    mark_flame_rows(n, partition, &fit, TOTALS, n_self, f->frame_total_changed);
 }
 
 static bool *all_true(struct arena *arena, size_t n)
