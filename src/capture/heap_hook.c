@@ -229,10 +229,13 @@ static void walk_heap_stack(void *context)
 }
 
 // A walk needs more stack than malloc does. A coroutine may not have that much, wherever its stack
-// is, so the walk has a stack of its own.
+// is, so the walk has a stack of its own. Also blocks SIGPROF: if a handler of the program that
+// runs on its alternate stack allocates, the kernel would think that this stack is free, and put
+// the tick's frame on top of the handler's.
 static void walk_elsewhere(struct heap_walk *w)
 {
-    uint64_t signals = thread_block_signals();
+    uint64_t all = UINT64_MAX, signals = 0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &signals, sizeof all);
     other_stack_call(w->s->stack + sizeof w->s->stack, walk_heap_stack, w);
     thread_restore_signals(signals);
 }

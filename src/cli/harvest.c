@@ -136,6 +136,25 @@ static bool read_journal_at(int fd, void *to, size_t n, off_t at)
     return true;
 }
 
+// The same to memory that is zero: skips what was never written, which would only take memory.
+static bool read_journal_data(int fd, char *to, size_t n, off_t at)
+{
+    off_t end = at + (off_t)n;
+    for (off_t data = at; data < end;) {
+        data = lseek(fd, data, SEEK_DATA);
+        if (data < 0 && errno == ENXIO)
+            return true; // nothing follows
+        off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
+        if (hole < 0)
+            return read_journal_at(fd, to, n, at);
+        hole = hole < end ? hole : end;
+        if (data < hole && !read_journal_at(fd, to + (data - at), (size_t)(hole - data), data))
+            return false;
+        data = hole;
+    }
+    return true;
+}
+
 // Returns false if the part is not initialized or invalid.
 static bool read_part_head(const struct harvest *h, size_t index, struct journal_part *part)
 {
@@ -292,22 +311,6 @@ static int read_heap(struct harvest *h, const struct journal_part *part, bool al
     return put_in_basket(&h->heap, arena, p, e);
 }
 
-// Reads into zeroed memory. Skips pages that were never written, most of a part with a heap
-// profile.
-static bool read_written_pages(int fd, uint8_t *to, size_t n, off_t at)
-{
-    off_t from = at, end = at + (off_t)n;
-    while (from < end && (from = lseek(fd, from, SEEK_DATA)) >= 0 && from < end) {
-        off_t hole = lseek(fd, from, SEEK_HOLE);
-        if (hole < 0 || hole > end)
-            hole = end;
-        if (!read_journal_at(fd, to + (from - at), (size_t)(hole - from), from))
-            return false;
-        from = hole;
-    }
-    return from >= 0 || errno == ENXIO;
-}
-
 // Shared memory does not count for RLIMIT_DATA, which may be as low as the program can bear.
 static void free_data(uint8_t *data, size_t n)
 {
@@ -322,7 +325,7 @@ static uint8_t *read_data(const struct harvest *h, size_t index, size_t n, struc
                          MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data == MAP_FAILED)
         data = NULL;
-    if (data && read_written_pages(h->fd, data, n, part_at(index)))
+    if (data && read_journal_data(h->fd, (char *)data, n, part_at(index)))
         return data;
     free_data(data, n);
     err_set(e, "out of memory: cannot read %zu MiB of samples", n >> 20);

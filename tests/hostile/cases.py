@@ -337,6 +337,7 @@ CASES = [
          repeat=2),
 
     # --- the malloc hooks ---
+    Case('handler_allocates', modes=('profiled', 'heap', 'run', 'shared', 'static'), repeat=3, always=('profiled', 'run')),
     Case('early_malloc', plugins=['plugin_ifunc.c'], plugin_flags=['-Wl,-z,now'], modes=('idle', 'profiled', 'heap', 'run', 'shared'),
          always=('heap',)),
     Case('floating_point', 'flags', 'traps', modes=EVERY, always=('static',), flags=['-lm']),
