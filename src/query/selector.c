@@ -192,8 +192,8 @@ static int parse_matcher(struct parser *p, struct store_matcher *m)
     int code = parse_quoted(p, &m->value);
     if (code || m->op == STORE_EQ || m->op == STORE_NE)
         return code;
-    char *name = arena_printf(p->arena, "label %.*s",
-                              (int)(m->name.n < 100 ? m->name.n : 100), m->name.p);
+    char *name =
+        arena_printf(p->arena, "label %.*s", (int)(m->name.n < 100 ? m->name.n : 100), m->name.p);
     // Compile it unanchored first, so that an error quotes the user's text.
     if (!model_regex_new(p->arena, name, m->value, p->e))
         return STORE_BAD_INPUT;
