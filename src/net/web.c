@@ -23,7 +23,7 @@ enum {
     SEND_RATE = 4 << 10,
     SETTLED_NS = 250000000, // age at which a new connection may be evicted
     SLOW_NS = 2000000000,   // transfers may take longer if there is room for them
-    STALLED_NS = 10000000,  // between searches for slow transfers that found too few
+    STALLED_NS = 1000000,   // between searches for slow transfers that found too few
     LARGE_PART = 8,         // of memory or connections: those who hold less are not cut off
     SLICE = 128,            // connections checked per lock acquisition
 };

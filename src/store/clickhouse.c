@@ -8,10 +8,11 @@
 #include <unistd.h>
 
 // How long a statement may take; while the store opens, because the server does not listen yet; and
-// while it closes, before orchestrators kill the server.
+// while it closes, which comes after the end of all requests and before orchestrators kill the
+// server.
 #define ASK_NANOS (INT64_C(120) * 1000000000)
 #define OPEN_NANOS (INT64_C(5) * 1000000000)
-#define STOP_NANOS (INT64_C(3) * 1000000000)
+#define STOP_NANOS (INT64_C(1) * 1000000000)
 
 void clickhouse_note(struct clickhouse *c, const char *format, ...)
 {

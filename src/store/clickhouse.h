@@ -165,8 +165,9 @@ int clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena, 
 int clickhouse_rows_end(struct clickhouse *c, const struct unpack *rows, int code, struct err *e);
 int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Runs a statement that returns one number.
-int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
+// Runs a statement that returns one number. budget: of the request that waits for it, or NULL.
+int clickhouse_number(struct clickhouse *c, struct str sql, struct budget *budget, uint64_t *n,
+                      struct err *e);
 // Inserts rows in RowBinary format. id is the query id: ClickHouse never runs two queries with one
 // id at the same time.
 int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, struct str rows,

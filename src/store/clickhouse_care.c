@@ -365,7 +365,7 @@ static int find_profile_hour(struct clickhouse *c, bool last, struct str tenant,
                    last ? "max" : "min", db, row_u32(&days));
         out_str(&sql, where);
         out_text(&sql, " FORMAT RowBinary");
-        code = clickhouse_number(c, out_result(&sql), hour, e);
+        code = clickhouse_number(c, out_result(&sql), arena_budget(arena), hour, e);
     }
     code = clickhouse_rows_end(c, &days, code, e);
     arena_try_end(arena);

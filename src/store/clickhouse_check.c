@@ -92,13 +92,13 @@ static int query_orphans(struct clickhouse *c, struct orphans *o, struct err *e)
                  "%s.%s WHERE day = toDate(%u)) FORMAT RowBinary",
                  references[i].id, db, references[i].from, day, references[i].key, db,
                  references[i].to, day);
-        code = clickhouse_number(c, str_from(sql), &o->n[i], e);
+        code = clickhouse_number(c, str_from(sql), NULL, &o->n[i], e);
     }
     snprintf(sql, sizeof sql,
              "SELECT count() FROM (SELECT tenant FROM %s.stacks WHERE day = toDate(%u) GROUP BY "
              "tenant, service, stack HAVING min(id) != max(id)) AS d FORMAT RowBinary",
              db, day);
-    return code ? code : clickhouse_number(c, str_from(sql), &o->doubles, e);
+    return code ? code : clickhouse_number(c, str_from(sql), NULL, &o->doubles, e);
 }
 
 struct defect_report {

@@ -18,6 +18,21 @@ struct hour_rows {
     uint64_t hour, rows;
 };
 
+// Leaves out rows of a series in families that are only found of other series. Their number could
+// hide that other rows are in the roll-up twice.
+static void only_found_pairs(struct out *sql, const struct finding *f, bool rolled)
+{
+    if (f->whole || (rolled ? f->n_bases : f->n_families) < 2)
+        return;
+    for (size_t i = 0; i < f->n; i++) {
+        out_text(sql, i ? ",(" : " AND (family, series) IN ((");
+        sql_id(sql, rolled ? f->found[i].base : f->found[i].family);
+        out_char(sql, ',');
+        sql_id(sql, f->found[i].id);
+        out_text(sql, i + 1 == f->n ? "))" : ")");
+    }
+}
+
 // Returns the row count of each hour, sorted by hour.
 static int query_hour_rows(struct clickhouse *c, const struct store_select *select,
                            const struct finding *f, bool rolled, struct arena *arena,
@@ -30,6 +45,7 @@ static int query_hour_rows(struct clickhouse *c, const struct store_select *sele
     out_printf(&sql, "SELECT toUInt64(hour), toUInt64(sum(n)) FROM %s.%s", c->at.database,
                rolled ? "hourly" : "profiles");
     clickhouse_where(&sql, select, f, rolled ? IN_HOURLY : IN_PROFILES);
+    only_found_pairs(&sql, f, rolled);
     out_text(&sql, " GROUP BY hour ORDER BY hour FORMAT RowBinary");
     *hours = NULL;
     *n = 0;

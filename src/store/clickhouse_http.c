@@ -303,9 +303,10 @@ int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
     return code;
 }
 
-int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e)
+int clickhouse_number(struct clickhouse *c, struct str sql, struct budget *budget, uint64_t *n,
+                      struct err *e)
 {
-    struct arena *arena = arena_new(0);
+    struct arena *arena = arena_new_in(budget, 0);
     struct unpack rows;
     *n = 0;
     int code = arena ? clickhouse_query(c, sql, arena, &rows, e) : err_set(e, "no memory");

@@ -67,7 +67,7 @@ int clickhouse_watch_names(struct clickhouse *c, struct err *e)
         return err_set(e, "no memory");
     char *sql =
         arena_printf(arena, "SELECT max(version) FROM %s.names FORMAT RowBinary", c->at.database);
-    int code = clickhouse_number(c, str_from(sql), &version, e);
+    int code = clickhouse_number(c, str_from(sql), NULL, &version, e);
     arena_free(arena);
     if (!code && version != c->names_version) {
         c->names_version = version;

@@ -192,12 +192,12 @@ static int query_schema_version(struct clickhouse *c, uint64_t *have, struct err
              "SELECT count() FROM system.tables WHERE database = '%s' AND name = 'kiln_schema' "
              "FORMAT RowBinary",
              c->at.database);
-    int code = clickhouse_number(c, str_from(sql), have, e);
+    int code = clickhouse_number(c, str_from(sql), NULL, have, e);
     if (code || !*have)
         return code;
     snprintf(sql, sizeof sql, "SELECT max(version) FROM %s.kiln_schema FORMAT RowBinary",
              c->at.database);
-    return clickhouse_number(c, str_from(sql), have, e);
+    return clickhouse_number(c, str_from(sql), NULL, have, e);
 }
 
 int clickhouse_check_version(struct clickhouse *c, struct err *e)

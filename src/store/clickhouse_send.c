@@ -293,7 +293,7 @@ static int wait_for_earlier(struct sending *s, struct err *e)
              "FORMAT RowBinary",
              (unsigned long long)s->f->batch);
     for (int i = 0; i < 100; i++) {
-        int code = clickhouse_number(s->c, str_from(sql), &n, e);
+        int code = clickhouse_number(s->c, str_from(sql), NULL, &n, e);
         if (code || !n)
             return code;
         nanosleep(&(struct timespec){0, 100 * 1000000}, NULL);

@@ -23,7 +23,7 @@ static int64_t voids_now(void)
 }
 
 // Whether there are voids of any tenant, which is rare.
-static int voids_exist(struct clickhouse *c, bool *exist, struct err *e)
+static int voids_exist(struct clickhouse *c, struct budget *budget, bool *exist, struct err *e)
 {
     char sql[200];
     uint64_t n = 0;
@@ -37,7 +37,7 @@ static int voids_exist(struct clickhouse *c, bool *exist, struct err *e)
     snprintf(sql, sizeof sql,
              "SELECT count() FROM (SELECT batch FROM %s.voids LIMIT 1) AS v FORMAT RowBinary",
              c->at.database);
-    int code = clickhouse_number(c, str_from(sql), &n, e);
+    int code = clickhouse_number(c, str_from(sql), budget, &n, e);
     if (code)
         return code;
     *exist = n > 0;
@@ -56,7 +56,7 @@ int voids_query(struct clickhouse *c, struct str tenant, uint32_t first_day, uin
     bool exist = false;
     *voids = NULL;
     *n = 0;
-    int code = voids_exist(c, &exist, e);
+    int code = voids_exist(c, arena_budget(arena), &exist, e);
     if (code || !exist)
         return code;
     out_init_arena(&sql, arena);
