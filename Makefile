@@ -30,12 +30,12 @@ check: build
 	$(call setup,test)
 	@tests/run --check
 
-# Everything, in order, with one line a part; see tests/run.
+# What is short and a share of what takes long, one line for each part; see tests/run.
 test: build
 	$(call setup,test)
 	@tests/run
 
-# The same with every test in its long form.
+# Everything, every test in its long form.
 test-long: build
 	$(call setup,test)
 	@tests/run --long

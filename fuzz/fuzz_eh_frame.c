@@ -18,7 +18,7 @@ static void walk_table_stacks(const struct unwind_table *table, const struct unw
     for (size_t i = 0; i < 256; i++) {
         uint16_t word = 0;
         memcpy(&word, data + (n > 2 ? (i * 2) % (n - 1) : 0), n > 2 ? 2 : 0);
-        stack[i] = i % 3 == 0   ? BASE + word % (END - BASE)
+        stack[i] = i % 3 == 0   ? (uintptr_t)BASE + word % (END - BASE)
                    : i % 3 == 1 ? (uintptr_t)&stack[word % 256]
                                 : word;
     }

@@ -18,23 +18,29 @@ static void check_kube_target(const struct target_group *g)
     }
 }
 
+// A function of its own, so that no variable of the caller's loops lives across ARENA_TRY.
+static void check_kube_object(const struct kube_discovery *d, const struct kube_view *view,
+                              const struct kube_object *o)
+{
+    struct arena *arena = arena_new(64 << 20);
+    struct arena_trap trap;
+    size_t n;
+    fuzz_require(arena != NULL);
+    if (!ARENA_TRY(arena, trap)) {
+        struct target_group *g = kube_targets(d, view, kube_object_json(o), arena, &n);
+        for (size_t k = 0; k < n; k++)
+            check_kube_target(&g[k]);
+        arena_try_end(arena);
+    }
+    arena_free(arena);
+}
+
 static void check_kube_objects(const struct kube_discovery *d, const struct kube_objects *objects)
 {
     const struct kube_view view = {objects, objects, objects};
     for (size_t i = 0; i < objects->n_buckets; i++)
-        for (const struct kube_object *o = objects->buckets[i]; o; o = o->chain) {
-            struct arena *arena = arena_new(64 << 20);
-            struct arena_trap trap;
-            size_t n;
-            fuzz_require(arena != NULL);
-            if (!ARENA_TRY(arena, trap)) {
-                struct target_group *g = kube_targets(d, &view, kube_object_json(o), arena, &n);
-                for (size_t k = 0; k < n; k++)
-                    check_kube_target(&g[k]);
-                arena_try_end(arena);
-            }
-            arena_free(arena);
-        }
+        for (const struct kube_object *o = objects->buckets[i]; o; o = o->chain)
+            check_kube_object(d, &view, o);
 }
 
 static void read_lines(struct kube_objects *objects, enum kube_resource resource, struct str text)

@@ -53,10 +53,10 @@ bool clock_is_dead(const struct capture_thread *t)
            !now.it_interval.tv_nsec;
 }
 
-// --- limits: each timer counts as a pending signal of the user, each perf event is a descriptor
-// ---
+// --- limits ---
 
-// Use at most a quarter of a limit: the program and the user's other processes need the rest.
+// Each timer counts as a pending signal of the user, and each perf event is a descriptor. Use at
+// most a quarter of a limit: the program and the user's other processes need the rest.
 enum { SHARE = 4 };
 // With fewer timers than this, busy threads that get none use the process timer.
 enum { FEW_TIMERS = 1024 };

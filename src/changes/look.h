@@ -89,7 +89,7 @@ uint32_t history_function(const struct history *h, struct str name);
 
 // A cell of a window or a longer time: what is a state counts for as long as it lasts.
 struct stats_cell window_cell(double value, double variance, double weight, double seconds);
-// What a sampled object of a state stands for, at least. Other types have variances of their own.
+// The least that a sampled object of a state represents. Other types have variances of their own.
 double gauge_weight(const struct watched *w, const struct model_profile *symbols);
 
 // Which profiles of a series: those with the label, or all of them if it has no name. end is

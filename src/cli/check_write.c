@@ -44,7 +44,7 @@ static struct str check_item_name(const struct check_item *i)
     return i->function.n ? i->function : i->reason && !i->unit.n ? STR("functions") : STR("total");
 }
 
-// What is missing for a decision.
+// What a decision still needs.
 static const char *needed_text(const struct check_item *i, struct arena *arena)
 {
     enum { MANY = 1000 };

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "base/str.h"
 
-// Strings are NUL-terminated and never NULL. Whoever sets one keeps it alive.
+// Strings are NUL-terminated and never NULL. The caller that sets one keeps it alive.
 struct config {
     const char *output;
 

@@ -94,7 +94,7 @@ static int copy_from_proc_mem(uint8_t *to, uintptr_t from, size_t n)
     return n ? -1 : 0;
 }
 
-// By the thread's id: once the first thread has ended, the process's id has no memory.
+// Uses the thread's id: after the main thread has ended, the process's id no longer works.
 int process_copy(void *to, uintptr_t from, size_t n)
 {
     pid_t tid = (pid_t)syscall(SYS_gettid);

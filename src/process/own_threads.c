@@ -289,7 +289,7 @@ static long thread_stat_field(const char *p, int number)
 }
 
 // Returns 1 if the thread still has its memory, 0 if it has ended, and a negative value if the
-// kernel does not tell. Needs neither /proc nor a descriptor.
+// kernel does not say. Needs neither /proc nor a descriptor.
 static int has_memory(pid_t tid)
 {
     char byte, some = 0;
@@ -325,7 +325,7 @@ static void find_program_thread(void *context, pid_t tid)
             tid != (pid_t)syscall(SYS_getpid) && !own_thread_is(tid) && !is_kernel_worker(tid);
 }
 
-// Returns whether the process has such a thread, and true if the kernel does not tell: a seccomp
+// Returns whether the process has such a thread, and true if the kernel does not say: a seccomp
 // filter may return an error for tgkill. Clocks of threads are valid in their own process only.
 static bool has_thread(pid_t pid, pid_t tid)
 {

@@ -156,7 +156,7 @@ struct value_counts {
     int64_t *flat, *flat_div;
 };
 
-// The nodes of a location that has at most two (most have one, which then stands in both places).
+// The nodes of a location that has at most two (most have one: then both are the same).
 // Otherwise second is MODEL_NONE.
 struct node_pair {
     uint32_t first, second;

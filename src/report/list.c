@@ -118,7 +118,7 @@ static void put_listed_file(struct listing *l, const uint32_t *nodes, size_t n)
     int64_t start = 0, end = 0;
     struct str ignored;
     choose_lines(l->g, nodes, n, &start, &end);
-    // If there are no lines to show (none is known), a missing file is no error.
+    // A missing file is an error only if lines of it are to be shown.
     if (start <= end)
         source_files_line(l->sources, file, start, &ignored);
     const char *error = source_files_error(l->sources, file);

@@ -114,7 +114,7 @@ static int check_access(struct yaml_reader *r, yaml_node_t *node, void *element)
     for (size_t i = 0; i < a->n_tenants; i++) {
         if (str_eq(a->tenants[i], STR("*"))) {
             a->any_tenant = true;
-            a->n_tenants = i; // what stands behind it adds nothing
+            a->n_tenants = i; // later values are ignored
             break;
         }
         if (!store_is_tenant(a->tenants[i]))

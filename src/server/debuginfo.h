@@ -49,9 +49,9 @@ struct debuginfo_put {
     bool has_dwarf;
 };
 
-// A file comes whole or in parts one after the other, all with the same size; offset 0 begins anew.
-// It is durable when the last part's call returns. Room is checked for each part; parts that wait
-// give way to a file that is complete. 0, or the status to answer with e filled.
+// A file comes whole or in parts one after the other, all with the same size; offset 0 starts
+// again. It is durable when the last part's call returns. Room is checked for each part; parts that
+// wait give way to a file that is complete. 0, or the status to answer with e filled.
 int debuginfo_put(struct debuginfo *d, struct debuginfo_put *put, struct err *e);
 
 struct debuginfo_file {

@@ -320,7 +320,7 @@ static void name_all(struct naming *n, const bool *wanted)
             name_mapping(n, i);
 }
 
-// Whoever reads the profile need not look for names where there are all.
+// Tells readers that no frame lacks a name, so they need not look for names.
 static void set_flags(struct model_profile *q, struct arena *arena)
 {
     uint8_t *seen = arena_array(arena, (size_t)q->n_mappings + 1, sizeof *seen);

@@ -290,7 +290,7 @@ static int take_locked(struct debuginfo *d, const struct debuginfo_put *p, struc
         err_set(e, "build id %s: another upload of this file is being written", u->id);
         return 409;
     }
-    if (u && p->offset == 0) { // it begins anew
+    if (u && p->offset == 0) { // it starts again
         remove_upload(d, u);
         u = NULL;
     }

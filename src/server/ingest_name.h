@@ -5,7 +5,7 @@
 #include "store/store.h"
 
 struct ingest_name {
-    struct str app; // what stands in front of the labels
+    struct str app; // the text before the labels
     struct store_label *labels;
     size_t n;
 };

@@ -429,7 +429,7 @@ void api_diff(struct call *c)
                         &(struct diff_answer){flame_message(c->arena, &flame)});
 }
 
-// What a query would cost: nobody is kept from asking, so there is nothing to tell.
+// The cost of a query. Queries are not limited by cost here, so the answer is empty.
 void api_analyze(struct call *c)
 {
     struct labels_request *r = call_connect(c, &range_request_message);

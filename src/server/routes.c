@@ -129,7 +129,7 @@ static const struct route *find_route(const struct route *list, size_t n, struct
     return NULL;
 }
 
-// The path below --base-path; a path outside of it is nobody's.
+// The path below --base-path; other paths are not found.
 static bool below_base(const struct server *s, struct str path, struct str *below)
 {
     struct str base = str_from(s->config->base_path);

@@ -87,7 +87,7 @@ static unsigned limit_connections(const struct server_config *config)
     return n > 1 << 20 ? 1 << 20 : n > CONNECTIONS_LEAST ? (unsigned)n : CONNECTIONS_LEAST;
 }
 
-// Of requests: what the store and connections may hold is beside it.
+// Limits the memory of requests. The store and connections have limits of their own.
 static void limit_memory(struct server *s, const struct store_options *store)
 {
     const struct server_config *config = s->config;

@@ -498,7 +498,7 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
     size_t n = rows->n < MAX_CANDIDATES ? rows->n : MAX_CANDIDATES;
     struct fitting f = {fit, parts, rows->n};
     // The scale decides which rows changed, and the dispersion which distances matter. It is not
-    // chosen anew: with a dispersion that changed rows are part of, more would agree with theirs.
+    // chosen again: with a dispersion that changed rows are part of, more would agree with theirs.
     fit->scale = choose_scale(&f, largest, n);
     for (int round = 0; round < 2; round++) {
         bool any = refine_scale(&f);

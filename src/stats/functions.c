@@ -353,7 +353,7 @@ void stats_functions_confirm(struct stats_functions *f, struct stats_functions *
         take_larger_measure(&f->rows[i].self, &other->rows[row].self);
         take_larger_measure(&f->rows[i].total, &other->rows[row].total);
     }
-    // Nobody changed because of what did not.
+    // A function that did not change explains no other change.
     for (size_t i = 0; i < f->n; i++) {
         struct stats_measure *total = &f->rows[i].total;
         const struct stats_function *because = &f->rows[total->because];

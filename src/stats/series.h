@@ -6,7 +6,7 @@
 
 enum {
     MIN_DAYS = 4, // to know a time of day
-    EFFECTS = 4,  // that a step is told from: a constant, a curve in time and the load
+    EFFECTS = 4,  // besides the step: a constant, a curve in time and the load
 };
 
 struct segment {

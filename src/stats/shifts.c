@@ -226,8 +226,8 @@ static int by_shift_change(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-// The movers that changed most: pairs take the square of their number in time, and of so many that
-// small ones matter to nobody.
+// The movers that changed most: the time to compare pairs is quadratic, and with this many the
+// small ones do not matter.
 static void choose_movers(struct finder *d)
 {
     enum { MOST = 4096 };

@@ -128,8 +128,8 @@ int store_split(const struct model_profile *p, const struct store_label *labels,
 
 enum store_op { STORE_EQ, STORE_NE, STORE_RE, STORE_NRE };
 
-// A missing label counts as empty. regex is used by STORE_RE and STORE_NRE; whoever compiles it
-// anchors it.
+// A missing label counts as empty. regex is used by STORE_RE and STORE_NRE; the code that compiles
+// it anchors it.
 struct store_matcher {
     enum store_op op;
     struct str name, value;

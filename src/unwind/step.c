@@ -61,7 +61,7 @@ static __attribute__((noinline)) bool load_own_stack(struct walk *w, uintptr_t a
     return true;
 }
 
-// The thread's id: once the first thread has ended, the process's id has no memory.
+// The thread's id, because the process's id no longer works after the main thread has ended.
 static int32_t own_id(void)
 {
 #if defined(__x86_64__)
@@ -112,8 +112,8 @@ static long copy_by_kernel(struct walk *w, uintptr_t at, void *value, size_t n)
     return result;
 }
 
-// Returns whether the first and the last page of a range are in memory, and true if the kernel does
-// not tell. A missing page may be one that the program provides by userfaultfd, perhaps in this
+// Returns whether the first and the last page of a range are in memory, and true if the kernel
+// does not say. A missing page may be one that the program provides by userfaultfd, perhaps in this
 // very thread: reading it would deadlock.
 static bool is_in_memory(uintptr_t first, uintptr_t last)
 {
@@ -136,8 +136,8 @@ static bool is_in_memory(uintptr_t first, uintptr_t last)
     return result == 0 ? pages[0] & pages[1] & 1 : result != -12; // ENOMEM
 }
 
-// What is less than this above the stack pointer is probably the interrupted stack. If it is not
-// the thread's own, it may be a coroutine's of any size.
+// An address less than this above the stack pointer is probably on the interrupted stack. That may
+// be a coroutine's, of any size, instead of the thread's own.
 enum { NEAR = 65536 };
 
 // Another thread may unmap anything but the thread's own stack at any time, so let the kernel copy
@@ -155,7 +155,7 @@ static __attribute__((noinline)) long load_by_kernel(struct walk *w, uintptr_t a
     return got;
 }
 
-// The same by copies of whole pages: most words that a walk reads are on one or two.
+// The same, but copies whole pages: most words that a walk reads are on one or two.
 static __attribute__((noinline)) long load_from_copy(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t page = at & ~(STEP_PAGE - 1);

@@ -1,4 +1,4 @@
-"""Stands between kiln and ClickHouse: every statement passes, unless a rule does something else with it."""
+"""A proxy between kiln and ClickHouse: every statement passes, unless a rule does something else with it."""
 import http.client
 import http.server
 import threading

@@ -1,4 +1,4 @@
-"""Stands between an SDK and the server and keeps what the SDK sent; reads it without kiln's help."""
+"""A proxy between an SDK and the server that keeps what the SDK sent; reads it without kiln's help."""
 import collections
 import gzip
 import http.client

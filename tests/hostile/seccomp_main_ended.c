@@ -1,6 +1,5 @@
-// The first thread has ended when a worker confines itself. The kernel then finds no memory behind
-// the process's id, so whoever reads the filter by that id reads nothing and takes the filter for
-// an invalid one.
+// The main thread has ended when a worker confines itself. The process's id no longer works then: a
+// reader of the filter that uses it gets nothing, and must not take the filter for an invalid one.
 #include "confine.h"
 
 #include <pthread.h>

@@ -7,7 +7,12 @@ import sys
 
 here = os.path.dirname(os.path.abspath(__file__))
 root = os.path.dirname(os.path.dirname(here))
+sys.path.insert(0, os.path.dirname(here))
+import rotation  # noqa: E402
+
 SKIP = 77
+# Whether the crates are built with jemalloc this time.
+JEMALLOC = rotation.is_turn(0, 3)
 
 
 def skip(why):

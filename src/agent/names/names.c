@@ -122,7 +122,7 @@ static struct model_profile *symbolize_profile(const struct model_profile *p, si
     struct names_recall *recall = names_cache_begin(p, arena);
     struct symbol_profile_options o = {
         .files = {.cxx = demangle_cxx_own, .memory_limit = memory},
-        .binary_path = ":", // only where it was loaded from
+        .binary_path = ":", // look only at the path it was loaded from
         .demangle = DEMANGLE_DEFAULT,
         .open = open_own,
         .open_special = true,

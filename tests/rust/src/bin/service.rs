@@ -1,4 +1,4 @@
-//! axum on tokio's workers, with jemalloc. Prints where it listens and ends with its input.
+//! axum on tokio's workers, with jemalloc unless built without that feature. Prints where it listens and ends with its input.
 use std::io::Read;
 
 use axum::routing::get;
@@ -6,6 +6,7 @@ use axum::Router;
 use kiln::tower::LabelLayer;
 use kiln_tests::{burn, hoard, Spent};
 
+#[cfg(feature = "jemalloc")]
 kiln::used_with_profiling!();
 
 static CAR: Spent = Spent::new();
@@ -46,15 +47,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/bike", get(order_bike))
         .layer(LabelLayer::new(label))
         .route("/spent", get(|| async { format!("{} {}", CAR.get(), BIKE.get()) }))
-        .route(
-            "/heap/off",
-            get(|| async { kiln::jemalloc::deactivate().map_err(|e| e.to_string()) }),
-        )
-        .route("/heap/on", get(|| async { kiln::jemalloc::activate().map_err(|e| e.to_string()) }))
         .merge(kiln::axum::router())
         .nest("/internal", kiln::axum::router())
         .nest("/ops", Router::new().fallback(kiln::axum::answer))
         .route("/health", get(|| async { "mine" }));
+    #[cfg(feature = "jemalloc")]
+    let app = app
+        .route(
+            "/heap/off",
+            get(|| async { kiln::jemalloc::deactivate().map_err(|e| e.to_string()) }),
+        )
+        .route("/heap/on", get(|| async { kiln::jemalloc::activate().map_err(|e| e.to_string()) }));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", listener.local_addr()?);
     std::thread::spawn(move || {
