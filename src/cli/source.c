@@ -389,8 +389,10 @@ static struct model_profile *combine_sources(struct model_profile **profiles, si
                                              struct arena *arena, struct err *e)
 {
     struct model_profile *joined = n > 1 ? model_join_encoded(profiles, n, arena) : NULL;
-    if (joined)
-        return joined;
+    if (joined) {
+        profiles[0] = joined;
+        n = 1;
+    }
     for (size_t i = 0; n > 1 && i < n; i++)
         profiles[i] = (struct model_profile *)model_decode_samples(profiles[i], arena);
     if (model_make_compatible(profiles, n, arena, e))
