@@ -39,8 +39,12 @@ static void read_joined_window(const struct model_stream *stream, size_t index, 
     window->first += part->first_sample;
     struct model_profile *w = &window->p;
     for (size_t i = 0; i < w->n_samples; i++)
-        for (uint32_t k = 0; k < w->stack_len[i]; k++)
-            w->stacks[i][k] = part->tables.location_of[w->stacks[i][k]] - 1;
+        for (uint32_t k = 0; k < w->stack_len[i]; k++) {
+            uint32_t location = part->tables.location_of[w->stacks[i][k]];
+            if (!location)
+                arena_refuse(window->arena, "the profile changed while it was read; read it again");
+            w->stacks[i][k] = location - 1;
+        }
     for (uint32_t i = 0; i < w->n_labels; i++) {
         w->labels[i].key = part->tables.string_of[w->labels[i].key] - 1;
         w->labels[i].str = part->tables.string_of[w->labels[i].str] - 1;

@@ -366,6 +366,50 @@ static void changed_data_is_detected(void **state)
     parallel_allow(1);
 }
 
+static void check_locations(void *context, struct parallel_worker *worker,
+                            const struct model_profile *window, size_t first)
+{
+    for (size_t i = 0; i < window->n_samples; i++)
+        for (uint32_t k = 0; k < window->stack_len[i]; k++)
+            if (window->stacks[i][k] >= window->n_locations)
+                *(bool *)context = true;
+}
+
+// Changed samples may refer to locations that were unused when the tables were merged.
+static void changed_data_of_joined_profiles_is_detected(void **state)
+{
+    // Samples use the first half of the locations.
+    struct model_builder *b = stacks_new(arena);
+    struct err e = {.message = ""};
+    uint32_t frames[100];
+    for (uint32_t i = 0; i < 100; i++)
+        frames[i] = stacks_frame(b, str_from(arena_printf(arena, "f%u@a.c#1", i)), MODEL_NONE, i);
+    for (uint32_t i = 0; i < 3000; i++)
+        model_build_sample(b, &frames[i % 50], 1, (int64_t[]){1});
+    struct str bytes = stacks_bytes(b->p, arena);
+    struct codec_parallel parallel = {.threads = 3, .keeps_encoded = true};
+    parallel_allow(3);
+    for (size_t at = 20; at < 2000; at += 1) {
+        struct model_profile *both[2];
+        uint8_t *copy = (uint8_t *)arena_copy(arena, bytes.p, bytes.n);
+        for (int i = 0; i < 2; i++)
+            both[i] = codec_read_parallel(arena, copy, bytes.n, NULL, &parallel, NULL, &e);
+        const struct model_profile *joined = model_join_encoded(both, 2, arena);
+        bool is_outside = false;
+        struct arena_trap trap;
+        copy[at] += 50;
+        if (ARENA_TRY(arena, trap)) {
+            arena_caught(arena, &e);
+            assert_non_null(strstr(e.message, "changed while it was read"));
+            continue;
+        }
+        model_each_window(joined, arena, 0, check_locations, &is_outside);
+        arena_try_end(arena);
+        assert_false(is_outside);
+    }
+    parallel_allow(1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +424,7 @@ int main(void)
         cmocka_unit_test(filters_leave_samples_encoded),
         cmocka_unit_test(joined_profiles_have_the_sums_of_merged_ones),
         cmocka_unit_test(changed_data_is_detected),
+        cmocka_unit_test(changed_data_of_joined_profiles_is_detected),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);
 }
