@@ -22,9 +22,9 @@ struct model_window {
 struct model_stream {
     size_t n_windows;
     bool has_labels;
-    bool has_zeros;     // samples whose values are all zero
-    bool has_negatives; // values below zero
-    bool repeats;       // several samples may have the same stack and labels
+    bool has_zeros;      // samples whose values are all zero
+    bool has_negatives;  // values below zero
+    bool repeats;        // several samples may have the same stack and labels
     int64_t *absolute;   // the sum of |value| by type
     int64_t first_value; // the sum of the first type's values
     // Distinct keys and units of numeric labels, in the order of the samples. Only key and unit are
