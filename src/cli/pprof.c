@@ -292,6 +292,7 @@ static int run_pprof(struct options *o, int argc, char **argv, struct arena *are
     if (*o->http)
         return serve_viewer(o, arena, e) ? pprof_fail(e) : 0;
     o->source.keeps_encoded = command != NULL;
+    o->source.joins_encoded = command && view_needs_only_sums(command, &o->config);
     struct model_profile *p = source_load(&o->source, arena, e);
     if (!p)
         return pprof_fail(e);

@@ -99,6 +99,7 @@ int command_report(struct call *call, struct err *e)
                            command->name, command->name, call->command->arguments);
     }
     call->source.keeps_encoded = !call->all_types;
+    call->source.joins_encoded = view_needs_only_sums(command, &call->config);
     struct model_profile *p = call_load(call, first, e);
     if (!p)
         return -1;

@@ -263,20 +263,21 @@ static void *run_jobs_thread(void *context)
 }
 
 // Merges a profile with previous ones immediately, while others are still being read, unless they
-// must be made compatible first.
+// must be made compatible first, or all of them are encoded.
 static void add_loaded_profile(struct loaded *l, struct model_profile *p, struct arena *arena)
 {
     struct err e;
-    size_t last = l->n_profiles - 1;
-    if (l->n++ == 0 || last > 0 || model_check_equal_types(l->profiles[0], p, &e)) {
+    bool first = l->n++ == 0, joins = !l->merger && p->stream && (first || l->profiles[0]->stream);
+    if (first || joins || l->n_profiles > 1 || model_check_equal_types(l->profiles[0], p, &e)) {
         l->profiles[l->n_profiles++] = p;
         return;
     }
     if (!l->merger) {
+        l->profiles[0] = (struct model_profile *)model_decode_samples(l->profiles[0], arena);
         l->merger = model_merger_new(l->profiles[0], l->n_expected, arena);
         model_merger_take(l->merger, l->profiles[0]);
     }
-    model_merger_take(l->merger, p);
+    model_merger_take(l->merger, model_decode_samples(p, arena));
 }
 
 static void take_job(struct loading *loading, struct job *job)
@@ -363,7 +364,8 @@ static void load_all(struct loading *loading)
     if (jobs.n > 1)
         jobs.parallel.threads =
             jobs.n < parallel_threads() ? parallel_threads() / (unsigned)jobs.n : 1;
-    jobs.parallel.keeps_encoded = source->keeps_encoded && jobs.n == 1;
+    jobs.parallel.keeps_encoded =
+        source->keeps_encoded && (jobs.n == 1 || (source->joins_encoded && !source->n_bases));
     jobs.list = arena_array(arena, jobs.n + 1, sizeof *jobs.list);
     struct net_fetch *fetches = arena_array(arena, jobs.n + 1, sizeof *fetches);
     size_t n_fetches = 0;
@@ -386,6 +388,13 @@ static void load_all(struct loading *loading)
 static struct model_profile *combine_sources(struct model_profile **profiles, size_t n,
                                              struct arena *arena, struct err *e)
 {
+    struct model_profile *joined = n > 1 ? model_join_encoded(profiles, n, arena) : NULL;
+    if (joined) {
+        profiles[0] = joined;
+        n = 1;
+    }
+    for (size_t i = 0; n > 1 && i < n; i++)
+        profiles[i] = (struct model_profile *)model_decode_samples(profiles[i], arena);
     if (model_make_compatible(profiles, n, arena, e))
         return NULL;
     return n == 1 ? profiles[0] : model_merge_take(profiles, n, arena, e);

@@ -26,6 +26,7 @@ struct source {
     // Large profiles may keep their samples encoded (model/stream.h); for commands that read the
     // samples once or twice.
     bool keeps_encoded;
+    bool joins_encoded;         // also those of several files, for reports that need only sums
     bool as_is;                 // keep the profile exactly as it was read, and do not save it
     const char *symbolize;      // like pprof's option; NULL: the default, names from local binaries
     bool debuginfod;            // query debuginfod servers for missing debug files

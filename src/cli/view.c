@@ -373,14 +373,10 @@ static bool has_label_filters(const struct config *c)
            *c->tagleaf;
 }
 
-// Whether the report needs only sums, or each sample once, so that samples may stay encoded.
-static bool allows_encoded(const struct view *v, const struct view_command *command)
+bool view_needs_only_sums(const struct view_command *command, const struct config *config)
 {
-    const struct model_profile *p = v->p;
-    bool has_base = model_find_string(p->strings, STR("pprof::base")) != MODEL_NONE;
     // Totals of encoded samples are those before the filters.
-    if (has_label_filters(&v->c) || v->c.relative_percentages ||
-        (has_base && p->stream->has_labels))
+    if (has_label_filters(config) || config->relative_percentages)
         return false;
     switch (command->format) {
     case REPORT_TEXT:
@@ -390,16 +386,28 @@ static bool allows_encoded(const struct view *v, const struct view_command *comm
     case REPORT_COMMENTS:
     case REPORT_LIST:
     case REPORT_DISASM:
-    case REPORT_TRACES:
-    case REPORT_RAW:
         return true;
     case REPORT_CALLGRIND:
-        return !v->c.call_tree;
     case REPORT_DOT:
-        return !v->c.call_tree && !p->stream->has_labels;
+        return !config->call_tree;
     default:
         return false;
     }
+}
+
+static bool allows_encoded(const struct view *v, const struct view_command *command)
+{
+    const struct model_profile *p = v->p;
+    bool has_base = model_find_string(p->strings, STR("pprof::base")) != MODEL_NONE;
+    if (has_base && p->stream->has_labels)
+        return false;
+    if (command->format == REPORT_DOT && p->stream->has_labels)
+        return false;
+    bool writes_each = command->format == REPORT_TRACES || command->format == REPORT_RAW;
+    if (writes_each && !p->stream->repeats && !has_label_filters(&v->c) &&
+        !v->c.relative_percentages)
+        return true;
+    return view_needs_only_sums(command, &v->c);
 }
 
 static int prepare_report(struct report *r, struct view *v, const struct view_command *command,

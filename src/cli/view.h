@@ -28,6 +28,9 @@ int view_prepare(struct report *r, const struct model_profile *p,
                  const struct config *config, struct arena *arena, void (*notes)(const char *text),
                  struct err *e);
 
+// Whether the report needs only sums of samples, whichever profile it is of.
+bool view_needs_only_sums(const struct view_command *command, const struct config *config);
+
 // Returns p after config's filters, with the frames added by tagroot and tagleaf; for output other
 // than reports. Returns NULL and fills e on failure.
 const struct model_profile *view_filter(const struct model_profile *p, const struct config *config,

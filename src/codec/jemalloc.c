@@ -50,7 +50,9 @@ struct reader {
     bool has_accumulated;
     // The stack being read. Its counts come from its t* line, or are the sum of its threads.
     bool in_stack, has_total;
-    uint64_t *addresses;
+    struct stack_address {
+        uint64_t address, hash;
+    } * addresses;
     uint32_t *frames; // their locations
     size_t n_frames, cap_frames, cap_addresses;
     // The location of each return address so far; open addressing.
@@ -203,17 +205,12 @@ static bool is_in_jemalloc_library(const struct reader *r, uint64_t address)
     return false;
 }
 
-static inline struct known_address *first_known_slot(const struct reader *r, uint64_t address)
+static inline struct known_address *find_known_slot(const struct reader *r, struct stack_address a)
 {
-    return &r->known[hash_mix(address, 0) & (r->n_slots - 1)];
-}
-
-static inline struct known_address *find_known_slot(const struct reader *r, uint64_t address)
-{
-    struct known_address *slot = first_known_slot(r, address), *end = r->known + r->n_slots;
-    while (slot->location && slot->address != address)
-        slot = slot + 1 == end ? r->known : slot + 1;
-    return slot;
+    size_t at = a.hash & (r->n_slots - 1);
+    while (r->known[at].location && r->known[at].address != a.address)
+        at = (at + 1) & (r->n_slots - 1);
+    return &r->known[at];
 }
 
 static void grow_known(struct reader *r)
@@ -224,45 +221,43 @@ static void grow_known(struct reader *r)
     r->known = arena_array(r->arena, r->n_slots, sizeof *r->known);
     for (size_t i = 0; i < n; i++)
         if (old[i].location)
-            *find_known_slot(r, old[i].address) = old[i];
+            *find_known_slot(
+                r, (struct stack_address){old[i].address, hash_mix(old[i].address, 0)}) = old[i];
 }
 
-// Returns the location of a return address. Subtracts one so that the address lies inside the call.
-// Address 0 is kept: nothing returns to it.
-static uint32_t jemalloc_location_of(struct reader *r, uint64_t address)
+// Adds the location of a return address that was not met before. Subtracts one so that the address
+// lies inside the call. Address 0 is kept: nothing returns to it.
+static uint32_t jemalloc_add_location(struct reader *r, struct stack_address a)
 {
     if (r->n_known >= r->n_slots / 2)
         grow_known(r);
-    struct known_address *slot = find_known_slot(r, address);
-    if (!slot->location) {
-        uint32_t location =
-            model_build_location(&r->b, MODEL_NONE, address ? address - 1 : 0, NULL, 0);
-        *slot = (struct known_address){address, location + 1};
-        r->n_known++;
-    }
-    return slot->location - 1;
+    uint32_t location =
+        model_build_location(&r->b, MODEL_NONE, a.address ? a.address - 1 : 0, NULL, 0);
+    *find_known_slot(r, a) = (struct known_address){a.address, location + 1};
+    r->n_known++;
+    return location;
 }
 
+// The slot arrives in the cache before find_stack_locations uses it.
 static inline void jemalloc_add_address(struct reader *r, uint64_t address)
 {
+    struct stack_address a = {address, hash_mix(address, 0)};
+    __builtin_prefetch(&r->known[a.hash & (r->n_slots - 1)]);
     r->addresses =
         arena_push(r->arena, r->addresses, r->n_frames, &r->cap_addresses, sizeof *r->addresses);
-    r->addresses[r->n_frames++] = address;
+    r->addresses[r->n_frames++] = a;
 }
 
-// Finds the locations of a stack. Slots arrive in the cache before they are used.
 static void find_stack_locations(struct reader *r)
 {
-    enum { AHEAD = 8 };
-    size_t n = r->n_frames;
     if (r->cap_frames < r->cap_addresses) {
         r->frames = arena_raw(r->arena, r->cap_addresses, sizeof *r->frames);
         r->cap_frames = r->cap_addresses;
     }
-    for (size_t i = 0; i < n; i++) {
-        if (i + AHEAD < n && r->n_slots)
-            __builtin_prefetch(first_known_slot(r, r->addresses[i + AHEAD]));
-        r->frames[i] = jemalloc_location_of(r, r->addresses[i]);
+    for (size_t i = 0; i < r->n_frames; i++) {
+        const struct known_address *slot = find_known_slot(r, r->addresses[i]);
+        r->frames[i] =
+            slot->location ? slot->location - 1 : jemalloc_add_location(r, r->addresses[i]);
     }
 }
 
@@ -386,10 +381,9 @@ static struct str text_from_mark(struct str text, struct str mark)
 
 // Whether any stack has accumulated counts. They decide which types the profile has, so this runs
 // before the stacks are read. They are in the first brackets of a line.
-static bool has_accumulated(struct str text)
+static bool has_accumulated(struct str text, struct str map)
 {
-    text = text_from_mark(text, STR("@"));
-    const char *at = text.p, *end = text.p + text.n - text_from_mark(text, STR(MAP_MARK)).n;
+    const char *at = text_from_mark(text, STR("@")).p, *end = map.p;
     while (at < end && (at = memchr(at, '[', (size_t)(end - at)))) {
         for (; at < end && *at != ']' && *at != '\n'; at++)
             if (*at >= '1' && *at <= '9')
@@ -403,9 +397,9 @@ static bool has_accumulated(struct str text)
 
 // Finds the address ranges of jemalloc's library. The memory map follows the stacks but is needed
 // to read them.
-static void find_jemalloc_library(struct reader *r, struct str text)
+static void find_jemalloc_library(struct reader *r, struct str map)
 {
-    struct scan_lines lines = {.rest = text_from_mark(text, STR(MAP_MARK))};
+    struct scan_lines lines = {.rest = map};
     struct maps_entry entry;
     while (scan_next(&lines) && r->n_library < LIBRARY_PARTS) {
         uint64_t start, limit;
@@ -472,8 +466,10 @@ static struct model_profile *jemalloc_read_dump(struct reader *r, struct scan_li
     model_build(&r->b, r->arena);
     hash_init(&r->by_id, r->arena, 64);
     r->interval = (double)interval;
-    r->has_accumulated = has_accumulated(lines->rest);
-    find_jemalloc_library(r, lines->rest);
+    struct str map = text_from_mark(lines->rest, STR(MAP_MARK));
+    r->has_accumulated = has_accumulated(lines->rest, map);
+    find_jemalloc_library(r, map);
+    grow_known(r);
     jemalloc_add_types(r);
     r->b.p->period = interval;
     r->b.p->drop_frames = model_build_string(&r->b, STR(drop_frames));

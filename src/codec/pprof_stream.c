@@ -22,7 +22,7 @@ struct checked_window {
     enum sample_fault fault; // of the first bad sample
     size_t bad_sample, bad_byte;
     uint32_t n_values; // of the bad sample
-    bool dangling, has_labels, has_squares;
+    bool dangling, has_labels, has_squares, has_zeros, has_negatives;
     struct model_label *number_labels; // distinct keys and units
     size_t n_number_labels, cap_number_labels;
 };
@@ -64,29 +64,49 @@ static void drop_window_pages(const struct encoded_samples *s, size_t index)
 
 struct window_decoder {
     struct pprof_decoder d;
+    const struct encoded_samples *samples;
     size_t cap_sets, cap_labels;
     uint32_t recent[RECENT_SETS]; // label set by hash; a cache
 };
 
-// Allocates room for the largest window. Untouched pages take no memory.
+// Allocates room for the largest window. Untouched pages take no memory. The memory may have been
+// used for windows of another profile.
 static void begin_windows(const struct encoded_samples *s, struct model_window *window)
 {
     struct arena *arena = window->arena;
-    struct model_profile *w = &window->p;
-    struct window_decoder *decoder = arena_alloc(arena, sizeof *decoder);
+    struct model_profile *w = &window->p, old = *w;
+    struct window_decoder *decoder = window->decoder;
+    if (!decoder)
+        decoder = arena_alloc(arena, sizeof *decoder);
+    decoder->samples = s;
     decoder->d.tables = &s->tables;
     decoder->d.arena = arena;
     window->decoder = decoder;
     *w = *s->tables.p;
-    w->values = arena_raw(arena, s->most_samples * w->n_types + 1, sizeof *w->values);
-    w->stacks = arena_raw(arena, s->most_samples, sizeof *w->stacks);
-    w->stack_len = arena_raw(arena, s->most_samples, sizeof *w->stack_len);
-    w->label_set = arena_raw(arena, s->most_samples, sizeof *w->label_set);
-    w->squares = arena_raw(arena, s->most_samples, sizeof *w->squares);
-    w->label_sets = NULL;
-    w->labels = NULL;
+    w->values = old.values;
+    w->stacks = old.stacks;
+    w->stack_len = old.stack_len;
+    w->label_set = old.label_set;
+    w->squares = old.squares;
+    w->label_sets = old.label_sets;
+    w->labels = old.labels;
+    size_t n_values = s->most_samples * w->n_types + 1;
+    if (n_values > window->cap_values) {
+        w->values = arena_raw(arena, n_values, sizeof *w->values);
+        window->cap_values = n_values;
+    }
+    if (s->most_samples > window->cap_samples) {
+        w->stacks = arena_raw(arena, s->most_samples, sizeof *w->stacks);
+        w->stack_len = arena_raw(arena, s->most_samples, sizeof *w->stack_len);
+        w->label_set = arena_raw(arena, s->most_samples, sizeof *w->label_set);
+        w->squares = arena_raw(arena, s->most_samples, sizeof *w->squares);
+        window->cap_samples = s->most_samples;
+    }
     // Each frame takes at least one byte.
-    window->frames = arena_raw(arena, s->most_bytes, sizeof *window->frames);
+    if (s->most_bytes > window->cap_frames) {
+        window->frames = arena_raw(arena, s->most_bytes, sizeof *window->frames);
+        window->cap_frames = s->most_bytes;
+    }
 }
 
 static uint32_t window_label_set(struct window_decoder *decoder, struct model_profile *w)
@@ -116,9 +136,10 @@ static uint32_t window_label_set(struct window_decoder *decoder, struct model_pr
 static void begin_stream_window(const struct encoded_samples *s, size_t index,
                                 struct model_window *window)
 {
-    if (!window->decoder)
-        begin_windows(s, window);
     struct window_decoder *decoder = window->decoder;
+    if (!decoder || decoder->samples != s)
+        begin_windows(s, window);
+    decoder = window->decoder;
     struct model_profile *w = &window->p;
     decoder->d.frames = window->frames;
     decoder->d.dangling = false;
@@ -240,8 +261,13 @@ static bool check_window(void *context, struct parallel_worker *worker, size_t i
         checked->has_labels |= d->n_labels > 0;
         checked->has_squares |= d->squares > 0;
         note_number_labels(checked, d);
-        for (uint32_t t = 0; t < n_types; t++)
+        int64_t all = 0;
+        for (uint32_t t = 0; t < n_types; t++) {
             (*absolute)[t] = units_add((*absolute)[t], units_abs(values[t]));
+            checked->has_negatives |= values[t] < 0;
+            all |= values[t];
+        }
+        checked->has_zeros |= all == 0;
         if (n_types)
             check->workers[worker->index].first_value =
                 units_add(check->workers[worker->index].first_value, values[0]);
@@ -282,6 +308,8 @@ static enum pprof_result check_samples(struct pprof_reader *r, struct encoded_sa
             return pprof_bad_values(r, checked->bad_sample, checked->n_values);
         dangling |= checked->dangling;
         s->stream.has_labels |= checked->has_labels;
+        s->stream.has_zeros |= checked->has_zeros;
+        s->stream.has_negatives |= checked->has_negatives;
         s->has_squares |= checked->has_squares;
     }
     if (dangling)

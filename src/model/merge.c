@@ -290,7 +290,7 @@ static void begin_source(struct model_merger *m, const struct model_profile *p)
 {
     struct arena *a = m->arena;
     m->from = p;
-    m->in_place = m->take && has_ascending_stacks(p);
+    m->in_place = m->take && !p->stream && has_ascending_stacks(p);
     m->string_of = arena_array(a, p->strings->n + 1, sizeof *m->string_of);
     m->mapping_of = arena_array(a, p->n_mappings + 1, sizeof *m->mapping_of);
     m->function_of = arena_array(a, p->n_functions + 1, sizeof *m->function_of);
@@ -357,14 +357,31 @@ struct model_merger *model_merger_new(const struct model_profile *first, size_t 
     return m;
 }
 
-void model_merger_take(struct model_merger *m, const struct model_profile *p)
+static void merge_outset(struct model_merger *m, const struct model_profile *p)
 {
     begin_source(m, p);
     merge_header(m);
     // The first mapping is the main binary and stays first.
     if (m->to->n_mappings == 0 && p->n_mappings > 0)
         merge_mapping(m, 0);
+}
+
+void model_merger_take(struct model_merger *m, const struct model_profile *p)
+{
+    merge_outset(m, p);
     merge_samples(m);
+}
+
+struct model_merged_tables model_merger_take_tables(struct model_merger *m,
+                                                    const struct model_profile *p,
+                                                    const uint32_t *locations, size_t n)
+{
+    merge_outset(m, p);
+    for (size_t i = 0; i < n; i++)
+        merge_location(m, locations[i]);
+    for (uint32_t i = 0; i < p->strings->n; i++)
+        merge_string(m, i);
+    return (struct model_merged_tables){m->string_of, m->location_of};
 }
 
 struct model_profile *model_merger_finish(struct model_merger *m)

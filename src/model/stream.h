@@ -22,6 +22,9 @@ struct model_window {
 struct model_stream {
     size_t n_windows;
     bool has_labels;
+    bool has_zeros;      // samples whose values are all zero
+    bool has_negatives;  // values below zero
+    bool repeats;        // several samples may have the same stack and labels
     int64_t *absolute;   // the sum of |value| by type
     int64_t first_value; // the sum of the first type's values
     // Distinct keys and units of numeric labels, in the order of the samples. Only key and unit are
@@ -47,6 +50,12 @@ static inline const struct model_profile *model_decode_samples(const struct mode
     p->stream->decode(p->stream, to);
     return to;
 }
+
+// Merges profiles whose samples are encoded, and stay so: equal stacks are not found, but the sums
+// of a report are the same. Returns NULL if they cannot be merged like this: types differ, or
+// samples may cancel out.
+struct model_profile *model_join_encoded(struct model_profile *const *profiles, size_t n,
+                                         struct arena *arena);
 
 // Returns the number of threads that model_each_window uses for p.
 unsigned model_window_workers(const struct model_profile *p);

@@ -30,6 +30,14 @@ struct model_merger *model_merger_new(const struct model_profile *first, size_t 
                                       struct arena *arena);
 void model_merger_take(struct model_merger *m, const struct model_profile *p);
 struct model_profile *model_merger_finish(struct model_merger *m);
+// Takes a profile without its samples: the locations named, in this order, and all strings.
+// Returns the merged indices, + 1.
+struct model_merged_tables {
+    const uint32_t *string_of, *location_of;
+};
+struct model_merged_tables model_merger_take_tables(struct model_merger *m,
+                                                    const struct model_profile *p,
+                                                    const uint32_t *locations, size_t n);
 // Multiplies each value column by its ratio and rounds. Drops a sample if all of its rescaled
 // values are zero; columns with ratio 1 do not count.
 struct model_profile *model_scale(const struct model_profile *p, const double *ratios,

@@ -129,7 +129,7 @@ static void the_affinity_mask_counts(void **state)
 
 // --- profiles ---
 
-static struct str make_encoded(void)
+static struct str encode_samples(uint32_t step, bool has_negatives)
 {
     struct model_builder *b = stacks_new(arena);
     uint32_t frames[300], stack[40];
@@ -140,13 +140,24 @@ static struct str make_encoded(void)
     for (uint32_t i = 0; i < 3000; i++) {
         uint32_t depth = 1 + i % 40;
         for (uint32_t k = 0; k < depth; k++)
-            stack[k] = frames[(i * k + k) % 300];
+            stack[k] = frames[(i * k * step + k) % 300];
         if (i % 4)
             model_build_number_label(b, STR("size"), i % 70, i % 3 ? STR("bytes") : STR("kb"));
         model_build_label(b, STR("job"), str_from(arena_printf(arena, "j%u", i % 90)));
-        model_build_sample(b, stack, depth, (int64_t[]){i % 7 ? (int64_t)i : -(int64_t)i});
+        model_build_sample(b, stack, depth,
+                           (int64_t[]){i % 7 || !has_negatives ? (int64_t)i + 1 : -(int64_t)i});
     }
     return stacks_bytes(b->p, arena);
+}
+
+static struct str make_encoded(void)
+{
+    return encode_samples(1, true);
+}
+
+static struct str make_joinable(uint32_t step)
+{
+    return encode_samples(step, false);
 }
 
 static char *report_on(const struct model_profile *p, enum report_format format)
@@ -291,6 +302,39 @@ static void filters_leave_samples_encoded(void **state)
     parallel_allow(1);
 }
 
+static void joined_profiles_have_the_sums_of_merged_ones(void **state)
+{
+    struct str bytes = make_joinable(1), others = make_joinable(5);
+    const struct str files[] = {bytes, others, bytes};
+    struct err e = {.message = ""};
+    struct codec_parallel parallel = {.threads = 3, .keeps_encoded = true};
+    static const enum report_format formats[] = {REPORT_TEXT, REPORT_TREE, REPORT_TAGS};
+    struct model_profile *encoded[3], *decoded[3];
+    for (unsigned threads = 1; threads <= 7; threads += 3) {
+        parallel_allow(threads);
+        for (int i = 0; i < 3; i++) {
+            const uint8_t *p = (const uint8_t *)files[i].p;
+            decoded[i] = codec_read_pprof(arena, p, files[i].n, &e);
+            encoded[i] = codec_read_parallel(arena, p, files[i].n, NULL, &parallel, NULL, &e);
+        }
+        const struct model_profile *merged = model_merge(decoded, 3, arena, &e);
+        const struct model_profile *joined = model_join_encoded(encoded, 3, arena);
+        assert_non_null(joined->stream);
+        assert_int_equal(joined->n_samples, 9000);
+        assert_true(merged->n_samples <= 6000);
+        for (size_t i = 0; i < 3; i++)
+            assert_string_equal(report_on(joined, formats[i]), report_on(merged, formats[i]));
+        assert_string_equal(stacks_text(model_decode_samples(joined, arena), arena),
+                            stacks_text(merged, arena));
+    }
+    // Samples that may cancel out must be merged.
+    struct str negative = make_encoded();
+    encoded[1] = codec_read_parallel(arena, (const uint8_t *)negative.p, negative.n, NULL,
+                                     &parallel, NULL, &e);
+    assert_null(model_join_encoded(encoded, 3, arena));
+    parallel_allow(1);
+}
+
 static void decode_changed(const struct model_profile *p)
 {
     struct arena_trap trap;
@@ -322,6 +366,50 @@ static void changed_data_is_detected(void **state)
     parallel_allow(1);
 }
 
+static void check_locations(void *context, struct parallel_worker *worker,
+                            const struct model_profile *window, size_t first)
+{
+    for (size_t i = 0; i < window->n_samples; i++)
+        for (uint32_t k = 0; k < window->stack_len[i]; k++)
+            if (window->stacks[i][k] >= window->n_locations)
+                *(bool *)context = true;
+}
+
+// Changed samples may refer to locations that were unused when the tables were merged.
+static void changed_data_of_joined_profiles_is_detected(void **state)
+{
+    // Samples use the first half of the locations.
+    struct model_builder *b = stacks_new(arena);
+    struct err e = {.message = ""};
+    uint32_t frames[100];
+    for (uint32_t i = 0; i < 100; i++)
+        frames[i] = stacks_frame(b, str_from(arena_printf(arena, "f%u@a.c#1", i)), MODEL_NONE, i);
+    for (uint32_t i = 0; i < 3000; i++)
+        model_build_sample(b, &frames[i % 50], 1, (int64_t[]){1});
+    struct str bytes = stacks_bytes(b->p, arena);
+    struct codec_parallel parallel = {.threads = 3, .keeps_encoded = true};
+    parallel_allow(3);
+    for (size_t at = 20; at < 2000; at += 1) {
+        struct model_profile *both[2];
+        uint8_t *copy = (uint8_t *)arena_copy(arena, bytes.p, bytes.n);
+        for (int i = 0; i < 2; i++)
+            both[i] = codec_read_parallel(arena, copy, bytes.n, NULL, &parallel, NULL, &e);
+        const struct model_profile *joined = model_join_encoded(both, 2, arena);
+        bool is_outside = false;
+        struct arena_trap trap;
+        copy[at] += 50;
+        if (ARENA_TRY(arena, trap)) {
+            arena_caught(arena, &e);
+            assert_non_null(strstr(e.message, "changed while it was read"));
+            continue;
+        }
+        model_each_window(joined, arena, 0, check_locations, &is_outside);
+        arena_try_end(arena);
+        assert_false(is_outside);
+    }
+    parallel_allow(1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,7 +422,9 @@ int main(void)
         cmocka_unit_test(reports_do_not_depend_on_threads),
         cmocka_unit_test(output_has_the_order_of_the_samples),
         cmocka_unit_test(filters_leave_samples_encoded),
+        cmocka_unit_test(joined_profiles_have_the_sums_of_merged_ones),
         cmocka_unit_test(changed_data_is_detected),
+        cmocka_unit_test(changed_data_of_joined_profiles_is_detected),
     };
     return cmocka_run_group_tests(tests, make_arena, free_arena);
 }
