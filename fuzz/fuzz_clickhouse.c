@@ -5,8 +5,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 // The linker redirects the store's calls to this function.
-int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                            struct unpack *rows, struct err *e);
+__typeof__(clickhouse_query) __wrap_clickhouse_query;
 
 static struct unpack input;
 

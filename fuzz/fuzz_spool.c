@@ -11,16 +11,12 @@ enum { BATCH = 77, HEAD = 16 };
 static const uint8_t *answers;
 static size_t n_answers;
 
-// The linker redirects the store's calls to these functions.
-int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                            struct unpack *rows, struct err *e);
-int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
-int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char *id,
-                             struct str rows, struct err *e);
-int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-                       struct err *e);
-int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
-                                 struct str record, struct err *e);
+// The linker redirects the store's calls to these functions; their types must be the same.
+__typeof__(clickhouse_query) __wrap_clickhouse_query;
+__typeof__(clickhouse_number) __wrap_clickhouse_number;
+__typeof__(clickhouse_insert) __wrap_clickhouse_insert;
+__typeof__(drops_query) __wrap_drops_query;
+__typeof__(spool_append_decision) __wrap_spool_append_decision;
 
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
                             struct unpack *rows, struct err *e)
@@ -33,7 +29,8 @@ int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *
     return 0;
 }
 
-int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e)
+int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, struct budget *budget,
+                             uint64_t *n, struct err *e)
 {
     *n = n_answers ? *answers : 0;
     if (str_find(sql, STR("system.processes"), 0) != SIZE_MAX)
