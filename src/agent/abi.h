@@ -24,7 +24,7 @@
 // For the length of a function, keeps the thread from being canceled while it holds our locks,
 // keeps our own allocations out of heap samples, and holds the program's floating-point traps and
 // flags.
-#define ABI_SCOPE __attribute__((cleanup(abi_leave))) struct abi_scope scope_ = abi_enter()
+#define ABI_SCOPE __attribute__((cleanup(abi_leave), unused)) struct abi_scope scope_ = abi_enter()
 
 struct abi_scope {
     int cancellation;

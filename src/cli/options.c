@@ -11,14 +11,22 @@ static const char *const check_choices[] = {"text", "json", "junit", "markdown",
 static const char *const to_choices[] = {"pprof", "folded", "speedscope", "callgrind",
                                          "json",  "csv",    NULL};
 
-#define OWN(name_, letter_, member, kind_, value_, groups_, help_, ...) \
-    {                                                                   \
-        .field = {.name = name_,                                        \
-                  .kind = kind_,                                        \
-                  .offset = offsetof(struct call, member),              \
-                  .help = help_,                                        \
-                  .choices = __VA_ARGS__ + 0},                          \
-        .letter = letter_, .value = value_, .groups = groups_           \
+#define OWN(name_, letter_, member, kind_, value_, groups_, help_) \
+    {                                                              \
+        .field = {.name = name_,                                   \
+                  .kind = kind_,                                   \
+                  .offset = offsetof(struct call, member),         \
+                  .help = help_},                                  \
+        .letter = letter_, .value = value_, .groups = groups_      \
+    }
+#define CHOICE(name_, member, choices_, value_, groups_, help_) \
+    {                                                           \
+        .field = {.name = name_,                                \
+                  .kind = CONFIG_CHOICE,                        \
+                  .offset = offsetof(struct call, member),      \
+                  .help = help_,                                \
+                  .choices = choices_},                         \
+        .value = value_, .groups = groups_                      \
     }
 #define ALSO(name_, letter_, config_, value_, groups_, help_)                          \
     {                                                                                  \
@@ -38,8 +46,8 @@ const struct option options[] = {
         "Only changes beyond noise"),
     OWN("normalize", 0, normalize, CONFIG_BOOL, NULL, OPTION_DIFF | OPTION_FLAME,
         "Compare shares: scale the base to the same total"),
-    OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_DIFF | OPTION_LEAKS,
-        "text, json or csv", format_choices),
+    CHOICE("format", format, format_choices, "FORMAT", OPTION_DIFF | OPTION_LEAKS,
+           "text, json or csv"),
     OWN("base", 0, baseline, CONFIG_STRING, "PROFILES", OPTION_CHECK,
         "The baseline: a profile, or a quoted pattern"),
     OWN("run", 0, run, CONFIG_STRING, "COMMAND", OPTION_CHECK,
@@ -64,8 +72,8 @@ const struct option options[] = {
         "With --server: end of the range of --against (--until)"),
     OWN("budget", 0, budget, CONFIG_STRING, "FILE", OPTION_CHECK,
         "Allowed growth, in YAML (docs/guides/ci.md)"),
-    OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_CHECK, "text, json, junit or markdown",
-        check_choices),
+    CHOICE("format", format, check_choices, "FORMAT", OPTION_CHECK,
+           "text, json, junit or markdown"),
     OWN("svg", 0, picture, CONFIG_STRING, "FILE", OPTION_CHECK,
         "Write a flame graph of the changes (.svg or .html)"),
     OWN("diff", 0, base, CONFIG_STRING, "BASE", OPTION_FLAME,
@@ -82,15 +90,15 @@ const struct option options[] = {
     OWN("listen", 0, listen, CONFIG_STRING, "ADDRESS", OPTION_WEB,
         "HOST:PORT or :PORT to listen on (a free port of this machine)"),
     OWN("no_browser", 0, no_browser, CONFIG_BOOL, NULL, OPTION_WEB, "Do not open a browser"),
-    OWN("to", 0, to, CONFIG_CHOICE, "FORMAT", OPTION_CONVERT,
-        "pprof, folded, speedscope, callgrind, json or csv", to_choices),
+    CHOICE("to", to, to_choices, "FORMAT", OPTION_CONVERT,
+           "pprof, folded, speedscope, callgrind, json or csv"),
     ALSO("top", 0, "nodecount", "N", OPTION_LEAKS, "Number of rows; 0: all"),
     CONFIG("output", 'o', "FILE", OPTION_OUTPUT),
     ALSO("type", 't', "sample_index", "NAME", OPTION_TYPE,
          "Sample type: its name, or its number from 0"),
     ALSO("sample_index", 0, "sample_index", "NAME", OPTION_TYPE, "The same"),
-    OWN("color", 0, colour, CONFIG_CHOICE, "WHEN", OPTION_COLOUR,
-        "auto (on a terminal), always or never", colour_choices),
+    CHOICE("color", colour, colour_choices, "WHEN", OPTION_COLOUR,
+           "auto (on a terminal), always or never"),
 
     CONFIG("nodecount", 'n', "N", OPTION_NODES),
     IMPLY("cum", "sort", "cum", OPTION_NODES, "Sort by cost including callees"),

@@ -149,8 +149,8 @@ static void symbols_of_many_addresses(void **state)
     struct image im;
     struct elf *one = with_symbols(&im), *many = with_symbols(&im);
     uint64_t addrs[LAST - FIRST];
-    for (unsigned step = 2 * STEP; step;
-         step /= 2) { // every sixth address, then every third, then all
+    // Every sixth address, then every third, then all.
+    for (unsigned step = 2 * STEP; step; step /= 2) {
         size_t n = 0;
         for (uint64_t addr = FIRST; addr < LAST; addr += step)
             addrs[n++] = addr;

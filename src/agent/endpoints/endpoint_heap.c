@@ -134,7 +134,7 @@ bool endpoint_heap(struct exchange *x)
         http_answer_text(x->a, 503, "no memory for a profile");
         return true;
     }
-    *r = (struct request){.job = {finish_heap_job, abandon_heap_job},
+    *r = (struct request){.job = {.finish = finish_heap_job, .abandon = abandon_heap_job},
                           .p = p,
                           .name = x->route->name,
                           .allocs = strcmp(x->route->name, "allocs") == 0};
