@@ -5,7 +5,8 @@
 #include "capture/thread.h"
 
 // Threads get and change their names after they start, so ask for the name at most once per second
-// while there are samples. A thread that has not answered in a tick since may be confined.
+// while there are samples. A thread that has not answered in a tick since may be unable to: a
+// seccomp filter may confine it or deny prctl.
 static void copy_name(struct capture_thread *t, char name[CAPTURE_NAME])
 {
     uint64_t signals = thread_block_signals();

@@ -70,10 +70,9 @@ static void handle_tick(struct capture_thread *t, const siginfo_t *info, ucontex
     uint64_t ticks = info->si_code == SI_TIMER ? timer_ticks(t, info) : cpu_clock_ticks(t);
     if (ticks == 0)
         return;
-    if (atomic_load_explicit(&t->wants_name, memory_order_relaxed) && !handler_is_confined()) {
-        thread_read_own_name(t);
+    if (atomic_load_explicit(&t->wants_name, memory_order_relaxed) && !handler_is_confined() &&
+        thread_read_own_name(t))
         atomic_store_explicit(&t->wants_name, false, memory_order_relaxed);
-    }
     uint64_t ns = ticks * atomic_load_explicit(&t->period_ns, memory_order_relaxed);
     if (atomic_load_explicit(&t->carried, memory_order_relaxed)) {
         ticks += atomic_exchange_explicit(&t->carried, 0, memory_order_relaxed);

@@ -74,11 +74,12 @@ static int map_image(void *(*block)(size_t bytes), struct err *e)
 static int map_scratches(struct err *e)
 {
     uint32_t n = HEAP_SCRATCHES;
+    if (heap_tables.scratches) // from an earlier start, maybe under other limits
+        return 0;
     while (n > 1 &&
            process_memory_share(n * sizeof(struct heap_scratch)) < n * sizeof(struct heap_scratch))
         n /= 2;
-    if (!heap_tables.scratches)
-        heap_tables.scratches = process_map(n * sizeof(struct heap_scratch));
+    heap_tables.scratches = process_map(n * sizeof(struct heap_scratch));
     heap_tables.n_scratches = n;
     return heap_tables.scratches ? 0 : err_set(e, "no memory for samples: %s", strerror(errno));
 }

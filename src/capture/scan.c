@@ -107,7 +107,7 @@ static struct {
     uint64_t tasks;         // number of threads at the start of the pass
     uint64_t begun, next;   // last start, and earliest next start; monotonic clock
     uint32_t unlisted;      // passes since the last one that listed threads
-    uint64_t differs_since; // when the number of unknown threads became another
+    uint64_t differs_since; // the first pass in a row that saw another number of unknown threads
     uint64_t full;          // threads that got no slot
     struct stack_search stacks;
     // The current slice.
@@ -185,11 +185,13 @@ static bool pass_must_list(int64_t unknown)
 {
     uint64_t now = process_now_ns();
     bool differs = unknown != atomic_load(&unknown_tasks);
+    if (!differs || !scan_pass.differs_since)
+        scan_pass.differs_since = differs ? now : 0;
     bool lasting = now - scan_pass.differs_since >= LASTING_MS * UINT64_C(1000000);
     bool list = (differs && (lasting || scan_pass.whole)) ||
                 (scan_pass.small ? !starts_are_reported : scan_pass.unlisted >= TRUSTED_COUNTS);
-    if (list || !differs)
-        scan_pass.differs_since = now;
+    if (list)
+        scan_pass.differs_since = 0;
     return list;
 }
 

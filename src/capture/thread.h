@@ -310,12 +310,14 @@ void thread_check(struct capture_thread *t, uint64_t now);
 // thread ends, and while an ending thread that does so is preempted, the kernel lets a parent that
 // reaps the process spin.
 void thread_read_name(struct capture_thread *t);
-// The same for the calling thread. Signal-safe.
-static inline void thread_read_own_name(struct capture_thread *t)
+// The same for the calling thread. Returns false if a seccomp filter denies it. Signal-safe.
+static inline bool thread_read_own_name(struct capture_thread *t)
 {
     char name[RING_NAME] = "";
-    if (process_call(SYS_prctl, PR_GET_NAME, (long)name, 0, 0, 0, 0) == 0)
-        ring_set_name(t->ring, name);
+    if (process_call(SYS_prctl, PR_GET_NAME, (long)name, 0, 0, 0, 0))
+        return false;
+    ring_set_name(t->ring, name);
+    return true;
 }
 // Reports the CPU time that no segment covers. process: the CPU time of the process before a pass
 // checked every thread. last: sampling has stopped, so report fractions of a period as well.

@@ -217,7 +217,7 @@ void own_threads_block_sigprof(void)
 
 bool own_thread_is(pid_t tid)
 {
-    for (int i = 0; i < MOST_THREADS; i++)
+    for (int i = 0; tid > 0 && i < MOST_THREADS; i++)
         if (atomic_load(&own.tids[i]) == tid)
             return true;
     return false;

@@ -39,7 +39,6 @@ void own_threads_on_start(void (*started)(void));
 uint32_t own_threads_starting(void);
 // Calls visit for each of our running threads.
 void own_threads_visit(void (*visit)(void *context, pid_t tid), void *context);
-bool own_thread_is(pid_t tid);
 
 // Gives the calling thread its own descriptor table that contains only keep; -1: none. Returns
 // false if the kernel cannot (before Linux 5.9); the thread then shares the program's table.

@@ -12,6 +12,7 @@
 
 #include "base/attributes.h"
 #include "process/call.h"
+#include "process/clock.h"
 #include "process/own_threads.h"
 #include "process/process.h"
 #include "process/sandbox.h"
@@ -115,11 +116,25 @@ __attribute__((used)) long interposed_ptrace(long number, long request, long pid
     return call_ptrace(request, pid, address, data);
 }
 
+// Returns whether a thread is one of ours. One that is starting may not be known yet, so gives such
+// threads some time if the thread is not the caller.
+static bool is_own_by_now(pid_t tid)
+{
+    enum { MOST_MS = 200 };
+    for (int ms = 0; own_threads_starting() && ms < MOST_MS && !own_thread_is(tid); ms++) {
+        if (!process_is_us() || sandbox_confines_caller() ||
+            tid == process_call(SYS_gettid, 0, 0, 0, 0, 0, 0))
+            break;
+        process_sleep_ns(1000000);
+    }
+    return own_thread_is(tid);
+}
+
 // Our threads block all signals, so they seem to have ended after the program listed them.
 __attribute__((used)) long interposed_kill(long number, long a, long b, long c, long d)
 {
     bool whole = number != SYS_tkill; // with the process's id first
-    if ((!whole || (pid_t)a == process_pid()) && own_thread_is((pid_t)(whole ? b : a)))
+    if ((!whole || (pid_t)a == process_pid()) && is_own_by_now((pid_t)(whole ? b : a)))
         return with_errno(-ESRCH);
     return with_errno(process_call(number, a, b, c, d, 0, 0));
 }

@@ -135,6 +135,12 @@ def has_samples(place, result):
     return None if found and float(found[1]) > 0 else 'the profile has no samples'
 
 
+def knows_renamed_thread(place, result):
+    """Samples have the name that a thread of the program gave itself."""
+    text = subprocess.run([place.kiln, 'tags', result.profile()], capture_output=True, text=True).stdout
+    return None if ': renamed\n' in text else f'no thread is called "renamed": {text[:300]}'
+
+
 def cpu_time_is_right(place, result):
     """The profile's sum is the CPU time that the program says it used."""
     if not os.path.exists(result.profile()):
@@ -260,6 +266,7 @@ CASES = [
          'thread', 'prctl', 'dlopen', modes=PRELOADED + ('shared', 'heap'), status=4),
     Case('seccomp_setuid', modes=THREADS + ('heap', 'push'), always=('shared',), status=4),
 
+    Case('seccomp_names', modes=('profiled', 'run'), check=knows_renamed_thread),
     Case('seccomp_errno', 'prctl', 'tsync', modes=THREADS + ('heap',), status=4),
     Case('seccomp_stacked', 'futex', 'sigreturn', 'all', modes=PRELOADED + ('shared', 'listen'), status=4),
     Case('seccomp_stop', '3', '30', '100', modes=LINKED, repeat=3, racy=LINKED, status=4),

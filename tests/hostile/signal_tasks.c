@@ -3,6 +3,7 @@
 #include "hostile.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -53,12 +54,16 @@ int main(int argc, char **argv)
     sigaction(SIGUSR1, &action, NULL);
     sem_init(&answers, 0, 0);
     hostile_begin();
+    bool all = true, by_syscall = strcmp(argv[1], "syscall") == 0;
+    // The profiler's threads are just starting.
+    fact("no thread before the first", signal_all(by_syscall) == 0);
     for (int i = 0; i < WORKERS; i++)
         pthread_create(&workers[i], NULL, work, NULL);
     burn(0.1);
-    bool all = true;
+    fact("invalid ids", signal_task(0, by_syscall) == -1 && errno == EINVAL &&
+                            signal_task(-1, by_syscall) == -1 && errno == EINVAL);
     for (int i = 0; i < ROUNDS && all; i++) {
-        int n = signal_all(strcmp(argv[1], "syscall") == 0);
+        int n = signal_all(by_syscall);
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += 3;
