@@ -451,7 +451,13 @@ static bool is_same_recording(const struct model_profile *a, const struct model_
         return false;
     a = model_decode_samples(a, arena);
     b = model_decode_samples(b, arena);
-    return memcmp(a->values, b->values, a->n_samples * a->n_types * sizeof *a->values) == 0;
+    if (memcmp(a->values, b->values, a->n_samples * a->n_types * sizeof *a->values))
+        return false;
+    for (size_t i = 0; i < a->n_samples; i++)
+        if (a->stack_len[i] != b->stack_len[i] ||
+            memcmp(model_stack(a, i), model_stack(b, i), a->stack_len[i] * sizeof(uint32_t)))
+            return false;
+    return true;
 }
 
 static bool is_repeated_recording(const struct diff_sides *sides, int side,
