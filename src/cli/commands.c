@@ -8,6 +8,7 @@
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/source.h"
+#include "model/stream.h"
 #include "model/transform.h"
 
 enum {
@@ -441,20 +442,30 @@ static int expand_pattern(const char *argument, glob_t *files, struct err *e)
 
 // Whether both are of the same moment and have the same samples: a copy, or a link such as
 // latest.pb.gz. Without times, exact counts of two runs may be equal.
-static bool is_same_recording(const struct model_profile *a, const struct model_profile *b)
+static bool is_same_recording(const struct model_profile *a, const struct model_profile *b,
+                              struct arena *arena)
 {
-    return a->time_nanos && a->time_nanos == b->time_nanos &&
-           a->duration_nanos == b->duration_nanos && a->n_types == b->n_types &&
-           a->n_samples == b->n_samples &&
-           memcmp(a->values, b->values, a->n_samples * a->n_types * sizeof *a->values) == 0;
+    if (!a->time_nanos || a->time_nanos != b->time_nanos ||
+        a->duration_nanos != b->duration_nanos || a->n_types != b->n_types ||
+        a->n_samples != b->n_samples)
+        return false;
+    a = model_decode_samples(a, arena);
+    b = model_decode_samples(b, arena);
+    if (memcmp(a->values, b->values, a->n_samples * a->n_types * sizeof *a->values))
+        return false;
+    for (size_t i = 0; i < a->n_samples; i++)
+        if (a->stack_len[i] != b->stack_len[i] ||
+            memcmp(model_stack(a, i), model_stack(b, i), a->stack_len[i] * sizeof(uint32_t)))
+            return false;
+    return true;
 }
 
 static bool is_repeated_recording(const struct diff_sides *sides, int side,
-                                  const struct model_profile *p)
+                                  const struct model_profile *p, struct arena *arena)
 {
     size_t first = side ? sides->n[0] : 0;
     for (size_t i = first; i < first + sides->n[side]; i++)
-        if (is_same_recording(sides->profiles[i], p))
+        if (is_same_recording(sides->profiles[i], p, arena))
             return true;
     return false;
 }
@@ -478,7 +489,7 @@ static int load_argument(struct call *call, const char *argument, struct diff_si
             result = -1;
             break;
         }
-        if (is_repeated_recording(sides, side, p))
+        if (is_repeated_recording(sides, side, p, call->arena))
             call_note(
                 arena_printf(call->arena, "%s: same recording as another profile; ignored", name));
         else

@@ -111,15 +111,6 @@ static bool pass_on(struct window_output *o, struct window_buffer *done, struct 
     return taken;
 }
 
-static _Noreturn void fail_output(struct window_output *o, struct arena *arena, const struct err *e)
-{
-    pthread_mutex_lock(&o->lock);
-    o->has_failed = true;
-    pthread_cond_broadcast(&o->moved);
-    pthread_mutex_unlock(&o->lock);
-    arena_fail(arena, "%s", e->message);
-}
-
 static bool write_in_order(struct window_visit *v, struct parallel_worker *worker, size_t index,
                            const struct model_profile *window, size_t first)
 {
@@ -131,16 +122,10 @@ static bool write_in_order(struct window_visit *v, struct parallel_worker *worke
         out_init_arena(&buffer->text, worker->arena);
     buffer->text.n = 0;
     buffer->index = index;
-    struct arena_trap trap;
     struct err e;
-    if (ARENA_TRY(worker->arena, trap)) {
-        arena_caught(worker->arena, &e);
-        fail_output(o, worker->arena, &e);
-    }
     o->write(v->context, worker, window, first, &buffer->text);
-    arena_try_end(worker->arena);
     if (!pass_on(o, buffer, &e))
-        fail_output(o, worker->arena, &e);
+        arena_fail(worker->arena, "%s", e.message);
     return true;
 }
 
@@ -194,16 +179,39 @@ static bool visit_range(void *context, struct parallel_worker *worker, size_t in
     return visit_window(v, worker, index, &p, first);
 }
 
+// Tells workers that wait for a buffer if this one fails: its window would never be passed on.
+static bool visit_in_order(void *context, struct parallel_worker *worker, size_t index)
+{
+    const struct window_visit *v = context;
+    struct window_output *o = v->output;
+    struct arena_trap trap;
+    struct err e;
+    if (ARENA_TRY(worker->arena, trap)) {
+        arena_caught(worker->arena, &e);
+        pthread_mutex_lock(&o->lock);
+        o->has_failed = true;
+        pthread_cond_broadcast(&o->moved);
+        pthread_mutex_unlock(&o->lock);
+        arena_fail(worker->arena, "%s", e.message);
+    }
+    bool goes_on = v->p->stream ? visit_encoded_window(context, worker, index)
+                                : visit_range(context, worker, index);
+    arena_try_end(worker->arena);
+    return goes_on;
+}
+
 static void visit_windows(struct window_visit *v, struct arena *arena, unsigned n_workers)
 {
     const struct model_profile *p = v->p;
     if (p->stream) {
-        parallel_run(arena, n_workers, p->stream->n_windows, visit_encoded_window, v);
+        parallel_run(arena, n_workers, p->stream->n_windows,
+                     v->output ? visit_in_order : visit_encoded_window, v);
     } else if (p->n_samples) {
         v->range = n_workers == 1 && !v->output       ? p->n_samples
                    : p->n_samples < RANGE * n_workers ? (p->n_samples + n_workers - 1) / n_workers
                                                       : RANGE;
-        parallel_run(arena, n_workers, (p->n_samples + v->range - 1) / v->range, visit_range, v);
+        parallel_run(arena, n_workers, (p->n_samples + v->range - 1) / v->range,
+                     v->output ? visit_in_order : visit_range, v);
     }
 }
 

@@ -264,6 +264,47 @@ static void output_has_the_order_of_the_samples(void **state)
     parallel_allow(1);
 }
 
+static void read_until_broken(const struct model_stream *stream, size_t index, unsigned what,
+                              struct model_window *window)
+{
+    if (index == 3) {
+        usleep(50000);
+        arena_fail(window->arena, "broken");
+    }
+}
+
+static void write_nothing(void *context, struct parallel_worker *worker,
+                          const struct model_profile *window, size_t first, struct out *out)
+{
+}
+
+static void take_nothing(void *context, struct str text)
+{
+}
+
+static void write_broken(unsigned threads)
+{
+    struct model_stream stream = {.n_windows = 100, .read = read_until_broken};
+    struct model_profile p = {.stream = &stream};
+    struct arena_trap trap;
+    struct err e = {.message = ""};
+    parallel_allow(threads);
+    if (!ARENA_TRY(arena, trap)) {
+        model_each_in_order(&p, arena, 0, write_nothing, take_nothing, NULL);
+        fail();
+    }
+    arena_caught(arena, &e);
+    assert_string_equal(e.message, "broken");
+    parallel_allow(1);
+}
+
+// The other workers have used all their buffers when one fails to decode a window.
+static void output_ends_if_a_window_cannot_be_read(void **state)
+{
+    for (unsigned threads = 1; threads <= 4; threads++)
+        write_broken(threads);
+}
+
 static const struct model_profile *filter_stacks(const struct model_profile *p, int which)
 {
     bool matched[4];
@@ -421,6 +462,7 @@ int main(void)
         cmocka_unit_test(the_affinity_mask_counts),
         cmocka_unit_test(reports_do_not_depend_on_threads),
         cmocka_unit_test(output_has_the_order_of_the_samples),
+        cmocka_unit_test(output_ends_if_a_window_cannot_be_read),
         cmocka_unit_test(filters_leave_samples_encoded),
         cmocka_unit_test(joined_profiles_have_the_sums_of_merged_ones),
         cmocka_unit_test(changed_data_is_detected),
