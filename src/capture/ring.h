@@ -38,13 +38,13 @@ static inline void ring_set_name(struct ring *r, const char name[RING_NAME])
 
 static inline void ring_get_name(const struct ring *r, char name[RING_NAME])
 {
-    enum { TRIES = 100 }; // the thread may have been interrupted while it writes
+    enum { TRIES = 100 }; // the writer may have been interrupted, or there is no name yet
     uint64_t words[2];
     int tries = TRIES;
     do {
         words[0] = atomic_load(&r->name[0]);
         words[1] = atomic_load(&r->name[1]);
-    } while (words[0] != atomic_load(&r->name[0]) && --tries);
+    } while ((words[0] == 0 || words[0] != atomic_load(&r->name[0])) && --tries);
     memcpy(name, words, sizeof words);
     name[RING_NAME - 1] = '\0';
 }

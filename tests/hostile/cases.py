@@ -141,6 +141,13 @@ def knows_renamed_thread(place, result):
     return None if ': renamed\n' in text else f'no thread is called "renamed": {text[:300]}'
 
 
+def finds_short_threads(place, result):
+    """Most CPU time of own_mutexes.c's threads has stacks."""
+    found = scenarios.seconds_in(place, result.profile(), 'work')
+    missed = scenarios.seconds_in(place, result.profile(), '[threads starting and ending]')
+    return None if found > 0 and missed < 0.75 * found else f'{found:.2f} s of threads have stacks, {missed:.2f} s do not'
+
+
 def cpu_time_is_right(place, result):
     """The profile's sum is the CPU time that the program says it used."""
     if not os.path.exists(result.profile()):
@@ -386,6 +393,7 @@ CASES = [
     Case('limits', 'cpu', modes=('profiled', 'run')),
     Case('short_threads', '3000'),
     # Not static: libkiln.a finds threads in the kernel's list.
+    Case('own_mutexes', modes=('profiled', 'run'), check=finds_short_threads, flags=['-rdynamic']),
     Case('watched_tasks', modes=PRELOADED + ('shared', 'listen', 'heap'), always=('run',), skip=lacks_fanotify),
     Case('many_threads', '2000'),
     Case('many_threads', '8500', modes=('profiled', 'run')),

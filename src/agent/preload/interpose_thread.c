@@ -147,11 +147,12 @@ int interposed_pthread_create(pthread_t *thread, const pthread_attr_t *attribute
                               void *(*routine)(void *), void *argument)
     __attribute__((alias("pthread_create"), nothrow, nonnull(1, 3)));
 
-// The program may define its own.
+// The program may define its own, and then, or if it has its own locks, its threads do not arm
+// themselves.
 __attribute__((constructor(101))) static void note_thread_starts(void)
 {
     __typeof__(&pthread_create) volatile own = interposed_pthread_create;
-    if (pthread_create == own)
+    if (pthread_create == own && !program_has_own_locks())
         capture_interposes_threads();
 }
 

@@ -60,6 +60,7 @@ static void *take_from_arena(size_t alignment, size_t n)
 {
     enum { LEAST = 16 };
     size_t used = atomic_load(&arena_used), at;
+    n += n == 0; // an address of its own, in the arena
     alignment = alignment < LEAST ? LEAST : alignment;
     do {
         at = (used + alignment - 1) & ~(alignment - 1);
@@ -68,7 +69,7 @@ static void *take_from_arena(size_t alignment, size_t n)
                 errno = ENOMEM;
             return NULL;
         }
-    } while (!atomic_compare_exchange_weak(&arena_used, &used, at + n + (n == 0)));
+    } while (!atomic_compare_exchange_weak(&arena_used, &used, at + n));
     // Saturate the filter, so that free checks this address.
     if (is_relocated())
         __atomic_store_n(&kiln_heap_filter[KILN_HEAP_PLACE(arena + at)], UINT8_MAX,
