@@ -28,7 +28,7 @@ struct debuginfo {
     struct upload *uploads;
     struct usage *usage;
     size_t n_usage;
-    pthread_cond_t stop, counted; // counted: the files of a tenant were
+    pthread_cond_t stop, counted; // counted: when a count of files ends
     bool stopping;
 
     pthread_t sweeper; // removes parts that nobody continues

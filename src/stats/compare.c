@@ -550,7 +550,7 @@ static struct row_noise row_noise(const struct stats_fit *fit, const struct stat
     double d = residual_freedom(fit, s, fmax(dispersion, fit->dispersion));
     prior *= fmin(stats_f_above(own / usual, d, prior) / unlikely, 1);
     double spread = (prior * usual + d * own) / (prior + d) - 1;
-    // From what remains of the deviations after the sums are taken out to the deviations.
+    // Residuals are smaller than the deviations, because the sums contain them.
     spread *= r.leverage > 0 ? profile_leverage(s, fit->scale) / r.leverage : 1;
     return (struct row_noise){1 + fmax(spread, 0), prior + d};
 }
