@@ -279,7 +279,8 @@ static void complete_dump(struct model_profile *p, int memory, struct arena *are
     if (p->n_types == 2) {
         struct model_builder b = {.p = p, .arena = arena};
         model_build_comment(&b, STR("kiln: jemalloc reports only memory in use; start the process "
-                                    "with prof_accum:true in MALLOC_CONF for totals"));
+                                    "with prof_accum:true in MALLOC_CONF (_RJEM_MALLOC_CONF where "
+                                    "jemalloc is prefixed) for totals"));
     }
     p->time_nanos = process_wall_ns();
 }
